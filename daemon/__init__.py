@@ -1,0 +1,1 @@
+"""The service: puts the street together and keeps it running."""

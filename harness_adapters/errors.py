@@ -1,0 +1,37 @@
+"""The error tree. Every error Second Nature raises on purpose derives from `SecondNatureError`."""
+
+
+class SecondNatureError(Exception):
+    """Root of the tree. The message says what happened, where, and what to do."""
+
+
+class RecordError(SecondNatureError):
+    """A foreign record (a trace line, a log record, a request body) cannot be read."""
+
+
+class ConfigError(SecondNatureError):
+    """The configuration is wrong; nothing was started."""
+
+
+class LogUnavailableError(SecondNatureError):
+    """The event log cannot be reached; the caller keeps the record and tries again."""
+
+
+class EngineError(SecondNatureError):
+    """The inference engine refused a call or cannot be reached."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RenderError(SecondNatureError):
+    """A sample cannot be turned into token ids that round-trip; it is refused, never guessed."""
+
+
+class LearnerError(SecondNatureError):
+    """A round cannot run or has failed; the adapter now serving is untouched."""
+
+
+class CheckpointError(SecondNatureError):
+    """A checkpoint does not match its manifest, its base model or its tokenizer."""

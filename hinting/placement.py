@@ -1,0 +1,60 @@
+"""Where a hint goes: into the last message before the target turn, as ids spliced into the recorded prompt.
+
+Per-turn placement is the default because one block at the top of the prompt was measured to collapse (Goyal 2026,
+pass@1 0.03 against 0.48 per turn, 0.23 untrained).
+"""
+
+from collections.abc import Sequence
+
+from harness_adapters.errors import RenderError
+from harness_adapters.trace import Message
+
+HINT_BLOCK = "\n\n[Note for the next reply: {hint}]"
+
+
+def hint_block(hint: str) -> str:
+    """Return the delimited block that is appended to the last message before the target turn."""
+    return HINT_BLOCK.format(hint=hint.strip())
+
+
+def with_suffix(messages: Sequence[Message], suffix: str) -> list[Message]:
+    """Return the messages with `suffix` appended to the text of the last one.
+
+    Raises RenderError when there is no message to append to.
+    """
+    if not messages:
+        raise RenderError("no message stands before the target turn, so a hint cannot be placed; set the turn aside")
+    last = dict(messages[-1])
+    content = last.get("content")
+    if isinstance(content, list):
+        last["content"] = [*content, {"type": "text", "text": suffix}]
+    else:
+        last["content"] = (content or "") + suffix
+    return [*messages[:-1], last]
+
+
+# Two probes that differ in their last character: what follows both alike is the template's own closing.
+PROBES = ("\n\n[probe a", "\n\n[probe b")
+
+
+def anchor(prompt_ids: Sequence[int], probe_a: Sequence[int], probe_b: Sequence[int]) -> int:
+    """Return the position in `prompt_ids` just behind the last message's text.
+
+    `probe_a` and `probe_b` are the same prompt rendered with the two `PROBES` appended to its last message. The ids
+    common to all three ends are the template's closing of that message and its generation prompt.
+
+    Raises RenderError when the three do not end alike, as the anchor would be a guess.
+    """
+    closing = 0
+    for p, a, b in zip(reversed(prompt_ids), reversed(probe_a), reversed(probe_b), strict=False):
+        if not p == a == b:
+            break
+        closing += 1
+    if closing == 0:
+        raise RenderError("the chat template closes a message differently with and without a hint; refuse the turn")
+    return len(prompt_ids) - closing
+
+
+def splice(prompt_ids: Sequence[int], at: int, hint_ids: Sequence[int]) -> list[int]:
+    """Return the teacher's prompt: the recorded ids with the hint's ids inserted at `at`, nothing re-rendered."""
+    return [*prompt_ids[:at], *hint_ids, *prompt_ids[at:]]

@@ -1,0 +1,1 @@
+"""Hints in, checkpoints and verdicts out. Runs as a program over a round directory."""

@@ -1,0 +1,144 @@
+"""The learner's whole contract: what stands in a round directory.
+
+    round.json       RoundConfig, written once by whoever starts the round
+    samples.jsonl    one SampleSpec a line, unrendered
+    progress.jsonl   one Progress event a line, appended by the learner
+    checkpoint/      published by one rename when the round has something to publish
+
+Nothing here needs a database or a network, so the same directory can be handed to a child process or a cluster job.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ROUND_FILE = "round.json"
+SAMPLES_FILE = "samples.jsonl"
+PROGRESS_FILE = "progress.jsonl"
+CHECKPOINT_DIR = "checkpoint"
+
+ALLOWED_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM 0.32 accepts as `--max-lora-rank`."""
+
+LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoraSettings(_Model):
+    """Shape of the adapter. Rank and targets stay inside what vLLM can load."""
+
+    rank: int = 16
+    alpha: float = 32.0
+    targets: tuple[str, ...] = LINEAR_LAYERS
+
+
+class OptimizerSettings(_Model):
+    """AdamW."""
+
+    learning_rate: float = Field(3e-4, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+
+
+class ObjectiveSettings(_Model):
+    """The loss of ARCHITECTURE.md: repair term, and preservation weighted by `preserve_weight` (λ)."""
+
+    divergence: Literal["reverse_kl"] = "reverse_kl"
+    top_k: int = Field(100, ge=1)
+    preserve_weight: float = Field(1.0, ge=0)
+    skip_first: int = Field(0, ge=0)
+    relevance: Literal["none", "disagreement"] = "none"
+    relevance_share: float = Field(1.0, gt=0, le=1)
+    """Share of the completion's tokens the `disagreement` mask keeps, the largest disagreements first."""
+
+
+class BatchSettings(_Model):
+    """What one optimizer step sees."""
+
+    repair: int = Field(8, ge=1)
+    preserve: int = Field(4, ge=0)
+    micro_batch: int = Field(4, ge=1)
+
+
+class GenerationSettings(_Model):
+    """How the learner samples fresh replies for one-step samples from its current weights."""
+
+    temperature: float = Field(0.6, gt=0)
+    max_new_tokens: int = Field(80, ge=1)
+
+
+class StoppingSettings(_Model):
+    """When a round ends. Gap and drift are measured on the *validate* samples, in nats per token."""
+
+    max_steps: int = Field(12, ge=1)
+    validate_every: int = Field(3, ge=1)
+    patience: int = Field(2, ge=1)
+    max_drift_nats: float = Field(0.5, gt=0)
+
+
+class RoundConfig(_Model):
+    """`round.json`."""
+
+    version: Literal[1] = 1
+    id: str
+    base: Path
+    parent: Path | None = None
+    """The checkpoint of the adapter served when the round started; None is the base itself."""
+    seed: int = 0
+    threads: int = Field(0, ge=0)
+    """Torch threads; 0 leaves the choice to torch."""
+    max_length: int = Field(2048, ge=2)
+    """Longest prompt plus completion, in tokens; longer samples are refused, never cut."""
+    lora: LoraSettings = LoraSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    batch: BatchSettings = BatchSettings()
+    generation: GenerationSettings = GenerationSettings()
+    stopping: StoppingSettings = StoppingSettings()
+
+
+Mode = Literal["offline", "one_step", "online", "preserve"]
+Split = Literal["train", "validate", "gate"]
+
+
+class SampleSpec(_Model):
+    """One line of `samples.jsonl`: a turn to learn from, unrendered.
+
+    `messages` is the prefix the model was shown. `prompt_ids` and `completion_ids` are what the server sampled, where
+    it gave them; without them the learner renders, and refuses what does not round-trip. `hint` is None for
+    `preserve`. `one_step` samples carry no completion: the learner samples it.
+    """
+
+    id: str
+    mode: Mode
+    split: Split
+    session_id: str
+    turn: int
+    signal_ids: tuple[str, ...] = ()
+    hint_id: str | None = None
+    hint: str | None = None
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    completion: dict[str, Any] | None = None
+    """The assistant message, for modes that learn from a recorded reply."""
+    prompt_ids: tuple[int, ...] | None = None
+    completion_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    policy_version: str | None = None
+    retokenised: bool = False
+
+
+class Progress(_Model):
+    """One line of `progress.jsonl`. `figures` are plain numbers in the units their names carry."""
+
+    event: Literal["started", "refused", "step", "validated", "published", "finding", "failed"]
+    step: int = 0
+    at: float
+    """Unix time in seconds."""
+    figures: dict[str, float] = {}
+    message: str = ""
+    """For `refused`, `finding` and `failed`: what happened and what to do."""

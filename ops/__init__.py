@@ -1,0 +1,1 @@
+"""The top floor: what people hold."""
