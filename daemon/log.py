@@ -40,11 +40,16 @@ class StoredRecord:
 class EventLog(Protocol):
     """An append-only, partitioned log with one committed position per group and partition.
 
-    Calls block and may be made from any one thread at a time. All raise LogUnavailableError while the log is away.
+    Calls block and may be made from any one thread at a time; who appends and who reads each open their own. All but
+    `poll`, which may also return nothing, raise LogUnavailableError while the log is away.
     """
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        """Append all, durably, in order per key. Either returns with all written or raises."""
+        """Append all, durably, in order per key. Either returns with all written or raises.
+
+        After a LogUnavailableError some may have been written: append the same records again, in the same order.
+        Raises RecordError, before anything is sent, when a record is larger than the log can hold.
+        """
         ...
 
     def poll(self, *, max_records: int, timeout_s: float) -> list[StoredRecord]:

@@ -17,6 +17,18 @@ class LogUnavailableError(SecondNatureError):
     """The event log cannot be reached; the caller keeps the record and tries again."""
 
 
+class StoreError(SecondNatureError):
+    """The store refused a row or a change."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached or is locked; the caller keeps what it has and tries again."""
+
+
+class AliasMovedError(StoreError):
+    """Someone else flipped the alias first; read it again and decide anew."""
+
+
 class EngineError(SecondNatureError):
     """The inference engine refused a call or cannot be reached."""
 

@@ -39,45 +39,45 @@ class LoraSettings(_Model):
 class OptimizerSettings(_Model):
     """AdamW."""
 
-    learning_rate: float = Field(3e-4, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
+    learning_rate: float = Field(default=3e-4, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
 
 
 class ObjectiveSettings(_Model):
     """The loss of ARCHITECTURE.md: repair term, and preservation weighted by `preserve_weight` (λ)."""
 
     divergence: Literal["reverse_kl"] = "reverse_kl"
-    top_k: int = Field(100, ge=1)
-    preserve_weight: float = Field(1.0, ge=0)
-    skip_first: int = Field(0, ge=0)
+    top_k: int = Field(default=100, ge=1)
+    preserve_weight: float = Field(default=1.0, ge=0)
+    skip_first: int = Field(default=0, ge=0)
     relevance: Literal["none", "disagreement"] = "none"
-    relevance_share: float = Field(1.0, gt=0, le=1)
+    relevance_share: float = Field(default=1.0, gt=0, le=1)
     """Share of the completion's tokens the `disagreement` mask keeps, the largest disagreements first."""
 
 
 class BatchSettings(_Model):
     """What one optimizer step sees."""
 
-    repair: int = Field(8, ge=1)
-    preserve: int = Field(4, ge=0)
-    micro_batch: int = Field(4, ge=1)
+    repair: int = Field(default=8, ge=1)
+    preserve: int = Field(default=4, ge=0)
+    micro_batch: int = Field(default=4, ge=1)
 
 
 class GenerationSettings(_Model):
     """How the learner samples fresh replies for one-step samples from its current weights."""
 
-    temperature: float = Field(0.6, gt=0)
-    max_new_tokens: int = Field(80, ge=1)
+    temperature: float = Field(default=0.6, gt=0)
+    max_new_tokens: int = Field(default=80, ge=1)
 
 
 class StoppingSettings(_Model):
     """When a round ends. Gap and drift are measured on the *validate* samples, in nats per token."""
 
-    max_steps: int = Field(12, ge=1)
-    validate_every: int = Field(3, ge=1)
-    patience: int = Field(2, ge=1)
-    max_drift_nats: float = Field(0.5, gt=0)
+    max_steps: int = Field(default=12, ge=1)
+    validate_every: int = Field(default=3, ge=1)
+    patience: int = Field(default=2, ge=1)
+    max_drift_nats: float = Field(default=0.5, gt=0)
 
 
 class RoundConfig(_Model):
@@ -89,9 +89,11 @@ class RoundConfig(_Model):
     parent: Path | None = None
     """The checkpoint of the adapter served when the round started; None is the base itself."""
     seed: int = 0
-    threads: int = Field(0, ge=0)
+    threads: int = Field(default=0, ge=0)
     """Torch threads; 0 leaves the choice to torch."""
-    max_length: int = Field(2048, ge=2)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the base's weights; the adapter trains in float32 either way. CPUs are slower with bfloat16."""
+    max_length: int = Field(default=2048, ge=2)
     """Longest prompt plus completion, in tokens; longer samples are refused, never cut."""
     lora: LoraSettings = LoraSettings()
     optimizer: OptimizerSettings = OptimizerSettings()

@@ -47,7 +47,9 @@ def read_manifest(checkpoint: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise CheckpointError(f"{checkpoint} has no {MANIFEST_FILE}: it was never published; run the round again") from None
+        raise CheckpointError(
+            f"{checkpoint} has no {MANIFEST_FILE}: it was never published; run the round again"
+        ) from None
     except ValidationError as error:
         raise CheckpointError(f"{path} cannot be read: {error}; restore the checkpoint from a copy") from error
     for name, expected in manifest.files.items():

@@ -1,0 +1,36 @@
+# syntax=docker/dockerfile:1
+# The daemon without torch: proxy and worker roles beside a vLLM of their own. `--target learner` adds what trains.
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY daemon daemon
+COPY harness_adapters harness_adapters
+COPY hinting hinting
+COPY learner learner
+COPY ops ops
+RUN python -m venv /opt/secondnature \
+ && /opt/secondnature/bin/pip install --no-cache-dir .
+
+FROM build AS build-learner
+RUN /opt/secondnature/bin/pip install --no-cache-dir '.[learner]'
+
+FROM python:3.12-slim AS base
+RUN useradd --system --uid 10001 --create-home secondnature \
+ && install -d -o secondnature /var/lib/secondnature
+ENV PATH=/opt/secondnature/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    SECONDNATURE_DATA_DIR=/var/lib/secondnature \
+    SECONDNATURE_SERVER__HOST=0.0.0.0
+USER secondnature
+VOLUME /var/lib/secondnature
+EXPOSE 8700
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8700/healthz', timeout=2)"]
+ENTRYPOINT ["secondnature"]
+CMD ["serve", "--config", "/etc/secondnature/config.toml"]
+
+FROM base AS learner
+COPY --from=build-learner /opt/secondnature /opt/secondnature
+
+FROM base AS daemon
+COPY --from=build /opt/secondnature /opt/secondnature

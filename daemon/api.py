@@ -1,0 +1,232 @@
+"""The control routes: what is there, feedback in, rounds, promotion, rollback. Agents' keys do not open them."""
+
+import hmac
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, HTTPException, Request, status
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from daemon import rounds
+from daemon.capture import Recorder
+from daemon.config import Settings
+from daemon.cycle import Cycle
+from daemon.serving import Serving
+from daemon.store import Store
+from daemon.tail import Tail
+from harness_adapters.errors import CheckpointError, EngineError, LogUnavailableError
+from harness_adapters.exchange import Exchange, Feedback, exchange_json
+from harness_adapters.ids import stable_id
+from hinting.hint import Hint
+
+T = TypeVar("T")
+
+LOOPBACK = ("127.0.0.1", "::1", "testclient")
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the control routes stand on. A process without the worker role has no cycle and no tail."""
+
+    settings: Settings
+    store: Store
+    serving: Serving
+    recorder: Recorder
+    cycle: Cycle | None = None
+    tail: Tail | None = None
+
+
+class FeedbackIn(BaseModel):
+    """What a person says of one response. At least one of rating, comment and accepted edit is needed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    response_id: str = Field(min_length=1, description="The `id` of the response, as the model's API returned it.")
+    rating: float | None = Field(default=None, ge=-1, le=1, description="From -1 (wrong) to 1 (right).")
+    comment: str | None = Field(default=None, max_length=20_000)
+    accepted_edit: str | None = Field(default=None, max_length=200_000, description="The text the person kept.")
+
+
+class Accepted(BaseModel):
+    """The record is durable and will be read; `id` names it."""
+
+    id: str
+
+
+class Imported(BaseModel):
+    """How many records were appended to the log. Records that were there before are dropped when they are read."""
+
+    appended: int
+
+
+def admin_guard(settings: Settings) -> Callable[[Request], None]:
+    """Return the check of the admin token; without a configured token only this machine is let in."""
+    token = settings.server.admin_token
+
+    def check(request: Request) -> None:
+        if token is None:
+            host = request.client.host if request.client else ""
+            if host in LOOPBACK:
+                return
+            raise HTTPException(
+                status.HTTP_403_FORBIDDEN,
+                "control routes answer this machine only until server.admin_token is set; set it and send it as Bearer",
+            )
+        given = request.headers.get("authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {token.get_secret_value()}".encode()):
+            raise HTTPException(
+                status.HTTP_401_UNAUTHORIZED,
+                "the admin token is missing or wrong; send it as `Authorization: Bearer …`",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    return check
+
+
+def make_router(parts: Parts) -> APIRouter:
+    """Return the control routes over the given parts."""
+    router = APIRouter()
+    control = APIRouter(prefix="/api", dependencies=[Depends(admin_guard(parts.settings))])
+    store = parts.store
+
+    @router.post("/v1/feedback", status_code=status.HTTP_202_ACCEPTED)
+    def give_feedback(
+        given: FeedbackIn, request: Request
+    ) -> Accepted:
+        """Record what a person thinks of a response; it takes the same way through the log as the traffic."""
+        if given.rating is None and not given.comment and given.accepted_edit is None:
+            raise HTTPException(
+                status.HTTP_422_UNPROCESSABLE_CONTENT, "give a rating, a comment or an accepted_edit: nothing was recorded"
+            )
+        feedback = Feedback(
+            id=stable_id("fb", given.response_id, uuid.uuid4()),
+            response_id=given.response_id,
+            tenant=request.headers.get("x-secondnature-tenant", "default"),
+            created_at=time.time(),
+            rating=given.rating,
+            comment=given.comment,
+            accepted_edit=given.accepted_edit,
+        )
+        try:
+            parts.recorder.feedback(feedback)
+        except LogUnavailableError as error:
+            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}) from error
+        return Accepted(id=feedback.id)
+
+    @control.get("/status")
+    def show_status() -> dict[str, Any]:
+        """Return counts at every stage, what serves, and what the next round waits for."""
+        alias = parts.serving.alias()
+        return {
+            "model": parts.settings.model.name,
+            "serving": parts.serving.current(),
+            "previous": alias.previous if alias else None,
+            "generation": alias.generation if alias else 0,
+            "counts": store.counts(),
+            "lag_records": parts.tail.lag_records() if parts.tail else None,
+            "waits_for": parts.cycle.waits_for if parts.cycle else None,
+        }
+
+    @control.get("/traces")
+    def list_traces(limit: Annotated[int, Field(ge=1, le=1000)] = 50, after: str | None = None) -> list[dict[str, Any]]:
+        """Return sessions, newest first, without their turns."""
+        return [
+            {"id": t.id, "harness": t.harness, "tenant": t.tenant, "turns": len(t.turns), "complete": t.complete}
+            for t in store.traces(limit=limit, after=after)
+        ]
+
+    @control.get("/traces/{trace_id}")
+    def show_trace(trace_id: str) -> dict[str, Any]:
+        """Return one session with its turns."""
+        return asdict(_found(store.trace(trace_id), "trace", trace_id))
+
+    @control.post("/exchanges")
+    async def import_exchanges(request: Request) -> Imported:
+        """Append exchanges read from files, one JSON object a line. All of them are checked before any is appended."""
+        exchanges: list[Exchange] = []
+        for number, line in enumerate((await request.body()).splitlines(), start=1):
+            try:
+                exchanges.append(exchange_json.validate_json(line))
+            except ValidationError as error:
+                detail = f"line {number} is not an exchange: {error}; nothing was appended"
+                raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, detail) from error
+        for exchange in exchanges:
+            parts.recorder.end(exchange)
+        return Imported(appended=len(exchanges))
+
+    @control.get("/signals")
+    def list_signals(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
+        """Return signals, newest first."""
+        return [asdict(signal) for signal in store.signals(state, limit)]
+
+    @control.get("/hints")
+    def list_hints(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
+        """Return hints with their trials, newest first."""
+        return [_shown(hint) for hint in store.hints(state=state, limit=limit)]
+
+    @control.get("/hints/{hint_id}")
+    def show_hint(hint_id: str) -> dict[str, Any]:
+        """Return one hint with its trials."""
+        return _shown(_found(store.hint(hint_id), "hint", hint_id))
+
+    @control.get("/rounds")
+    def list_rounds() -> list[dict[str, Any]]:
+        """Return all rounds with their states."""
+        return [asdict(row) for row in store.rounds()]
+
+    @control.get("/rounds/{round_id}")
+    def show_round(round_id: str) -> dict[str, Any]:
+        """Return one round with everything the learner has said so far."""
+        row = _found(store.round(round_id), "round", round_id)
+        progress = rounds.read_progress(Path(row.directory))
+        return {**asdict(row), "progress": [event.model_dump(mode="json") for event in progress]}
+
+    @control.post("/rounds", status_code=status.HTTP_202_ACCEPTED)
+    def start_round() -> dict[str, str]:
+        """Start a round with what there is, whatever the thresholds say."""
+        if parts.cycle is None:
+            raise HTTPException(status.HTTP_409_CONFLICT, "this process has no worker role; ask the worker")
+        parts.cycle.ask_for_round()
+        return {"state": "asked"}
+
+    @control.get("/adapters")
+    def list_adapters() -> list[dict[str, Any]]:
+        """Return all versions, their states and verdicts."""
+        verdicts = {verdict.checkpoint_id: verdict for verdict in store.verdicts()}
+        return [
+            {**asdict(row), "verdict": asdict(verdicts[row.version]) if row.version in verdicts else None}
+            for row in store.adapters()
+        ]
+
+    @control.post("/adapters/{version}/promote")
+    async def promote(version: str) -> dict[str, Any]:
+        """Serve a version, whatever its verdict: a person's word. It is loaded and its effect checked first."""
+        try:
+            return asdict(await parts.serving.promote(version))
+        except (EngineError, CheckpointError) as error:
+            raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
+
+    @control.post("/rollback")
+    def rollback() -> dict[str, Any]:
+        """Serve the previous version again. It is loaded and warm, so nothing is asked of the engine."""
+        try:
+            return asdict(parts.serving.rollback())
+        except EngineError as error:
+            raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
+
+    router.include_router(control)
+    return router
+
+
+def _found(value: T | None, noun: str, name: str) -> T:
+    if value is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {noun} {name!r}")
+    return value
+
+
+def _shown(hint: Hint) -> dict[str, Any]:
+    return {**asdict(hint), "score": hint.score, "baseline": hint.baseline}

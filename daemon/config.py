@@ -1,0 +1,289 @@
+"""Configuration: one TOML file, the environment (`SECONDNATURE_SERVER__PORT=8701`), and what the command line says.
+
+Unknown keys are refused with their path and the nearest valid name: a misspelt guard that is silently ignored is worse
+than a service that does not start.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from daemon.config_faults import check_environment, check_file, explain
+from harness_adapters.errors import ConfigError
+from hinting.graders import GraderConfig
+from learner.config import (
+    BatchSettings,
+    GenerationSettings,
+    LoraSettings,
+    ObjectiveSettings,
+    OptimizerSettings,
+    StoppingSettings,
+)
+from learner.gate import GateBounds
+
+PREFIX = "SECONDNATURE_"
+CONFIG_VARIABLE = "SECONDNATURE_CONFIG"
+"""Names the TOML file where the command line does not."""
+NOT_SETTINGS = (CONFIG_VARIABLE, "SECONDNATURE_URL", "SECONDNATURE_ADMIN_TOKEN", "SECONDNATURE_TEST_")
+"""How variables begin that share the prefix: the command line's own, and those left to whoever tests the service."""
+MIB = 1024 * 1024
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSettings(_Section):
+    """The model agents call and the weights it is trained from."""
+
+    name: str = Field(default="agent", pattern=r"^[A-Za-z0-9._/-]+$")
+    """The public model name. Adapters are named after it: `NAME@v1`, `NAME@v2`, …"""
+    path: Path | None = None
+    """Folder of the base model's weights and tokenizer; the learner and the embedded engine need it."""
+
+
+class EngineSettings(_Section):
+    """The inference engine: a child process of ours, or a vLLM somewhere else."""
+
+    kind: Literal["embedded", "vllm"] = "embedded"
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Root of the engine's HTTP routes, without `/v1`. With kind `embedded`: a running one, instead of a child."""
+    base_model: str = "base"
+    """The engine's own name for the model without an adapter."""
+    api_key: SecretStr | None = None
+    max_loras: int = Field(default=4, ge=3)
+    """Adapters that may be used at once: the one serving, the one before it, and a candidate."""
+    threads: int = Field(default=0, ge=0)
+    """Torch threads of the embedded engine; 0 leaves the choice to torch."""
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    start_timeout_s: float = Field(default=300.0, gt=0)
+    max_connections: int = Field(default=1024, ge=1)
+
+
+class LogSettings(_Section):
+    """The event log: SQLite in the data folder, or Kafka."""
+
+    kind: Literal["embedded", "kafka"] = "embedded"
+    path: Path | None = None
+    """Of the embedded log; `DATA_DIR/log.sqlite` unless said otherwise."""
+    bootstrap_servers: tuple[str, ...] = ("127.0.0.1:9092",)
+    topic: str = "secondnature"
+    group: str = "secondnature"
+    assignment: Literal["group", "all"] = "group"
+    """`group` lets several workers share the partitions; `all` is at once there, and right for a single one."""
+    partitions: int = Field(default=12, ge=1)
+    replication: int = Field(default=1, ge=1)
+    """Of the topic, where it has to be created."""
+
+
+class StoreSettings(_Section):
+    """The store: any SQLAlchemy URL of SQLite or PostgreSQL."""
+
+    url: SecretStr | None = None
+    """`sqlite:///DATA_DIR/store.sqlite` unless said otherwise. Secret because it may carry a password."""
+
+
+class ServerSettings(_Section):
+    """The one port that agents and operators speak to."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, le=65535)
+    admin_token: SecretStr | None = None
+    """Without one, control routes and metrics answer only to this machine itself."""
+    max_request_bytes: int = Field(default=32 * MIB, ge=1024)
+    drain_s: float = Field(default=30.0, ge=0)
+    """How long requests in flight may go on after a stop was asked for."""
+
+
+class CaptureSettings(_Section):
+    """What is recorded of the traffic, and how much of it may wait in memory."""
+
+    enabled: bool = True
+    ask_for_ids: bool | Literal["auto"] = "auto"
+    """Ask the engine for token ids. `auto` stops asking an engine that refuses the question."""
+    max_response_bytes: int = Field(default=16 * MIB, ge=1024)
+    """Longest response kept of one request; a longer one is recorded without its content."""
+    max_queue_records: int = Field(default=4096, ge=1)
+    max_queue_bytes: int = Field(default=256 * MIB, ge=MIB)
+    max_spool_bytes: int = Field(default=4 * 1024 * MIB, ge=MIB)
+
+
+class HintSettings(_Section):
+    """How hints are tried before they may teach."""
+
+    rollouts: int = Field(default=3, ge=1)
+    threshold: float = Field(default=0.6, gt=0, le=1)
+    """Least mean pass rate of a hint's trials."""
+    temperature: float = Field(default=0.6, ge=0)
+    max_tokens: int = Field(default=256, ge=1)
+    max_concurrency: int = Field(default=8, ge=1)
+    min_confidence: float = Field(default=0.5, ge=0, le=1)
+    """Signals below it are set aside."""
+    train_unverified: bool = False
+    """Let hints train that no grader could judge."""
+
+
+class RoundSettings(_Section):
+    """When a round starts and what goes into it."""
+
+    auto: bool = True
+    min_hints: int = Field(default=8, ge=1)
+    """Passed hints on *train* sessions before a round starts."""
+    min_validate: int = Field(default=2, ge=1)
+    min_gate: int = Field(default=4, ge=1)
+    max_hints: int = Field(default=256, ge=1)
+    validate_share: float = Field(default=0.2, gt=0, lt=1)
+    gate_share: float = Field(default=0.2, gt=0, lt=1)
+    max_preserve: int = Field(default=256, ge=0)
+    """Accepted turns of each side that go in, to keep what works."""
+    offline: bool = True
+    """Learn from the recorded replies too, not only from fresh ones."""
+    window: int = Field(default=10_000, ge=1)
+    """Latest hints and traces that a round looks at."""
+    poll_s: float = Field(default=1.0, gt=0)
+    """Pause between two looks at the store."""
+
+    @model_validator(mode="after")
+    def _leaves_training(self) -> Self:
+        if self.validate_share + self.gate_share >= 1:
+            raise ValueError("validate_share + gate_share must be below 1, or no session is left to train on")
+        return self
+
+
+class LearnerSettings(_Section):
+    """What the learner is told; the sections are the learner's own."""
+
+    seed: int = 0
+    threads: int = Field(default=0, ge=0)
+    max_length: int = Field(default=2048, ge=2)
+    lora: LoraSettings = LoraSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
+    batch: BatchSettings = BatchSettings()
+    generation: GenerationSettings = GenerationSettings()
+    stopping: StoppingSettings = StoppingSettings()
+
+
+class GateSettings(_Section):
+    """What a candidate has to show before it serves."""
+
+    enabled: bool = True
+    temperature: float = Field(default=0.6, ge=0)
+    max_cases: int = Field(default=64, ge=1)
+    """Held-out turns of each kind, flagged and accepted, that a candidate answers."""
+    bounds: GateBounds = GateBounds()
+
+
+class LoggingSettings(_Section):
+    """Structured logs on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    json_lines: bool | None = Field(default=None, alias="json")
+    """JSON lines or text; unset means text on a terminal and JSON elsewhere."""
+
+
+class Settings(BaseSettings):
+    """The whole configuration. Build it with `load`, which explains what is wrong."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__")
+
+    data_dir: Path = Path("var/secondnature")
+    model: ModelSettings = ModelSettings()
+    engine: EngineSettings = EngineSettings()
+    log: LogSettings = LogSettings()
+    store: StoreSettings = StoreSettings()
+    server: ServerSettings = ServerSettings()
+    capture: CaptureSettings = CaptureSettings()
+    hints: HintSettings = HintSettings()
+    graders: tuple[GraderConfig, ...] = ()
+    rounds: RoundSettings = RoundSettings()
+    learner: LearnerSettings = LearnerSettings()
+    gate: GateSettings = GateSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the hook's signature; files of secrets are not read
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Give the sources by rank: what `load` was handed, the environment, the TOML file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.engine.kind == "vllm" and self.engine.url is None:
+            raise ValueError('engine.url is missing: with engine.kind = "vllm" say where it listens')
+        if self.engine.kind == "embedded" and self.engine.url is None and self.model.path is None:
+            raise ValueError("model.path is missing: name the folder of the base model's weights")
+        if "@" in self.model.name or self.model.name == self.engine.base_model:
+            raise ValueError(
+                "model.name must differ from engine.base_model, which is the engine's own name for the base"
+            )
+        return self
+
+    @property
+    def log_path(self) -> Path:
+        """File of the embedded log."""
+        return self.log.path or self.data_dir / "log.sqlite"
+
+    @property
+    def store_url(self) -> str:
+        """SQLAlchemy URL of the store."""
+        url = self.store.url
+        return url.get_secret_value() if url else f"sqlite:///{self.data_dir / 'store.sqlite'}"
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where records wait while the log is away."""
+        return self.data_dir / "spool"
+
+    @property
+    def adapters_dir(self) -> Path:
+        """Where each served version has its own immutable folder."""
+        return self.data_dir / "adapters"
+
+    @property
+    def rounds_dir(self) -> Path:
+        """Where each round has its directory."""
+        return self.data_dir / "rounds"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the effective configuration as plain JSON values, secrets hidden."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the configuration: `overrides` before the environment before the TOML file before the defaults.
+
+    `path` defaults to what `SECONDNATURE_CONFIG` names, if anything. Raises ConfigError that names every fault.
+    """
+    named = os.environ.get(CONFIG_VARIABLE)
+    file = path or (Path(named) if named else None)
+    check_file(file)
+    check_environment(Settings, PREFIX, ignored=NOT_SETTINGS)
+
+    class FromFile(Settings):
+        """The settings with their file: pydantic-settings reads its place from the class."""
+
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        return FromFile(**(overrides or {}))
+    except ValidationError as error:
+        raise ConfigError(explain(error, Settings, PREFIX, file)) from None
+    except SettingsError as error:
+        raise ConfigError(f"the environment cannot be used: {error}; values of lists and tables are JSON") from error

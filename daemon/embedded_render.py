@@ -1,0 +1,143 @@
+"""Token ids from messages and text, and back, as vLLM 0.32 makes them from the same tokenizer and chat template."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from daemon.embedded_api import ApiError
+from daemon.embedded_sampling import TokenScore
+
+
+class Renderer:
+    """Token ids from messages and text, and text from ids, by the model's own tokenizer and chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.vocabulary = len(tokenizer)
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        add_generation_prompt: bool,
+        options: Mapping[str, Any] | None = None,
+        add_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return the prompt ids of a conversation. Raises ApiError where the template cannot render it."""
+        if not messages:
+            raise ApiError(400, "the conversation is empty: send at least one message", param="messages")
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [_plain(message) for message in messages],
+                tools=[_ordered_tool(tool) for tool in tools] if tools else None,
+                add_generation_prompt=add_generation_prompt,
+                tokenize=False,
+                **(options or {}),
+            )
+        except ApiError:
+            raise
+        except Exception as error:
+            # Templates are programs of the model's makers and raise what they like.
+            raise ApiError(400, f"the chat template refuses this conversation: {error}", param="messages") from error
+        return self.text(text, add_special_tokens=add_special_tokens)
+
+    def text(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Return the ids of plain text."""
+        return list(self._tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens included."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def strings(self, ids: Sequence[int]) -> list[str]:
+        """Return the vocabulary's own name of each id."""
+        return self._tokenizer.convert_ids_to_tokens(list(ids))
+
+    def completion_logprobs(self, scores: Sequence[TokenScore], offset: int) -> dict[str, Any]:
+        """Return the `logprobs` of a plain completion's choice; `offset` is where its text begins, in characters."""
+        tokens = [self.decode([score.id]) for score in scores]
+        offsets: list[int] = []
+        for token in tokens:
+            offsets.append(offset)
+            offset += len(token)
+        return {
+            "text_offset": offsets,
+            "token_logprobs": [score.logprob for score in scores],
+            "tokens": tokens,
+            "top_logprobs": [
+                {self.decode([token]): value for token, value in ((score.id, score.logprob), *score.top)}
+                for score in scores
+            ],
+        }
+
+    def chat_logprobs(self, scores: Sequence[TokenScore]) -> dict[str, Any]:
+        """Return the `logprobs` of a chat completion's choice."""
+        return {
+            "content": [
+                {**self._named(score.id, score.logprob), "top_logprobs": [self._named(*entry) for entry in score.top]}
+                for score in scores
+            ]
+        }
+
+    def prompt_logprobs(self, scores: Sequence[TokenScore | None] | None) -> list[dict[str, Any] | None] | None:
+        """Return `prompt_logprobs`: per prompt token its score and the alternatives, by id; None for the first."""
+        if scores is None:
+            return None
+        listed: list[dict[str, Any] | None] = []
+        for score in scores:
+            if score is None:
+                listed.append(None)
+                continue
+            ranked = [(token, value, rank) for rank, (token, value) in enumerate(score.top, start=1)]
+            entries = [(score.id, score.logprob, score.rank), *(entry for entry in ranked if entry[0] != score.id)]
+            listed.append(
+                {
+                    str(token): {"logprob": value, "rank": rank, "decoded_token": self.decode([token])}
+                    for token, value, rank in entries
+                }
+            )
+        return listed
+
+    def _named(self, token: int, logprob: float) -> dict[str, Any]:
+        text = self.decode([token])
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message as templates expect it: text content, and tool arguments as objects."""
+    plain = {key: value for key, value in message.items() if value is not None}
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = cast(list[Any], content)
+        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+            raise ApiError(
+                400, "this model reads text only: send content as a string or as text parts", param="messages"
+            )
+        content = "\n".join(part["text"] for part in parts)
+    plain["content"] = content if content is not None else ""
+    if message.get("tool_calls"):
+        plain["tool_calls"] = [_ordered_call(call) for call in message["tool_calls"]]
+    return plain
+
+
+def _ordered_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool call with its members in vLLM's order: templates that print it then make the same ids."""
+    function = call.get("function", {})
+    arguments = function.get("arguments") or "{}"
+    if isinstance(arguments, str):
+        # An agent's malformed arguments are shown as it wrote them.
+        with suppress(ValueError):
+            arguments = json.loads(arguments)
+    return {
+        "id": call.get("id"),
+        "function": {"arguments": arguments, "name": function.get("name")},
+        "type": "function",
+    }
+
+
+def _ordered_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function", {})
+    named = {key: function[key] for key in ("name", "description", "parameters", "strict") if key in function}
+    return {"type": "function", "function": {**named, **{k: v for k, v in function.items() if k not in named}}}

@@ -1,0 +1,239 @@
+"""EngineClient: the daemon's side of an inference engine, the same against vLLM and the embedded engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Self, cast
+
+import aiohttp
+import orjson
+
+from daemon.config import Settings
+from harness_adapters.errors import EngineError
+from harness_adapters.trace import Message
+from hinting.model import Completion, Sampling
+
+OLDEST_VLLM = (0, 25)
+"""Older versions could serve a running request with another adapter (vllm #47724)."""
+HOW_TO_START = (
+    "start vLLM like this: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --served-model-name {base}"
+    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs"
+    " --api-server-count 1"
+)
+PROBE_NAME = "secondnature-start-up-probe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What a start-up check found out about an engine."""
+
+    version: str
+    embedded: bool
+    max_model_len: int | None
+    """In tokens."""
+    processed_logprobs: bool
+    """Whether log-probabilities are of the distribution sampled from; only then are they kept as behaviour's."""
+
+
+class EngineClient:
+    """One engine at `base_url` (without `/v1`), whose base model is called `model` there.
+
+    Every method raises EngineError, with the HTTP status where there was one. Closing `session` is the caller's.
+    """
+
+    def __init__(
+        self, base_url: str, session: aiohttp.ClientSession, *, model: str = "base", api_key: str | None = None
+    ) -> None:
+        self._url = base_url.rstrip("/")
+        self._session = session
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self.model = model
+
+    @classmethod
+    def from_settings(cls, settings: Settings, session: aiohttp.ClientSession, *, url: str | None = None) -> Self:
+        """Return a client of the configured engine; `url` is that of an engine started as a child."""
+        where, key = url or settings.engine.url, settings.engine.api_key
+        if where is None:
+            raise ValueError("no engine to speak to: neither is engine.url configured nor was one started")
+        secret = key.get_secret_value() if key else None
+        return cls(where, session, model=settings.engine.base_model, api_key=secret)
+
+    async def health(self) -> bool:
+        """Return whether the engine says it is well; False when it cannot be reached."""
+        try:
+            await self._call("GET", "/health")
+        except EngineError:
+            return False
+        return True
+
+    async def version(self) -> str:
+        """Return the engine's version."""
+        return str((await self._json("GET", "/version"))["version"])
+
+    async def models(self) -> list[str]:
+        """Return the names of the base model and of every loaded adapter."""
+        return [str(card["id"]) for card in (await self._json("GET", "/v1/models"))["data"]]
+
+    async def load_adapter(self, name: str, path: Path) -> None:
+        """Load an adapter from a folder. A name and a path are used once only; weights never change in place."""
+        await self._call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)})
+
+    async def unload_adapter(self, name: str) -> None:
+        """Forget an adapter; requests already running on it go on."""
+        await self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+
+    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """Return the prompt ids of a conversation, generation prompt included."""
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "add_generation_prompt": True}
+        if tools:
+            body["tools"] = list(tools)
+        return await self._tokens(body)
+
+    async def encode(self, text: str) -> list[int]:
+        """Return the ids of plain text, without special tokens added."""
+        return await self._tokens({"model": self.model, "prompt": text, "add_special_tokens": False})
+
+    async def complete(self, model: str, prompt_ids: Sequence[int], sampling: Sampling) -> Completion:
+        """Sample one reply of `model`, the base or an adapter."""
+        body: dict[str, Any] = {
+            "model": model,
+            "prompt": list(prompt_ids),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "return_token_ids": True,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        choice = await self._choice(body)
+        if not isinstance(choice.get("token_ids"), list):
+            raise EngineError(f"{self._url} returned no token ids; {self._advice()}")
+        ids = tuple(int(token) for token in choice["token_ids"])
+        return Completion(ids=ids, text=choice["text"], finish_reason=choice["finish_reason"])
+
+    async def score(self, model: str, ids: Sequence[int], start: int) -> list[float]:
+        """Return the log-probabilities of `ids[start:]` under `model`, in nats, each after all ids before it.
+
+        They are at temperature 1. `start` is at least 1: nothing stands before the first id.
+        """
+        if not 1 <= start <= len(ids):
+            raise ValueError(f"start is {start}; it must lie between 1 and the number of ids, {len(ids)}")
+        body = {"model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        scores = (await self._choice(body)).get("prompt_logprobs")
+        if not isinstance(scores, list) or len(cast(list[Any], scores)) != len(ids):
+            raise EngineError(f"{self._url} did not score every prompt token; {self._advice()}")
+        return [float(scores[i][str(ids[i])]["logprob"]) for i in range(start, len(ids))]
+
+    def for_model(self, name: str) -> "EngineModel":
+        """Return the base model or an adapter as a ChatModel."""
+        return EngineModel(self, name)
+
+    async def check_contract(self) -> EngineFacts:
+        """Check that this engine can be used safely. Raises EngineError that says how to start it."""
+        answer = await self._json("GET", "/version")
+        embedded = answer.get("engine") == "secondnature-embedded"
+        version = str(answer["version"])
+        if not embedded and _numbers(version) < OLDEST_VLLM:
+            least = ".".join(map(str, OLDEST_VLLM))
+            raise EngineError(f"vLLM {version} at {self._url} is too old: install {least} or newer")
+        cards = {str(card["id"]): card for card in (await self._json("GET", "/v1/models"))["data"]}
+        if self.model not in cards:
+            raise EngineError(
+                f"{self._url} serves no model called {self.model!r}, only {sorted(cards)}; {self._advice()}"
+            )
+        await self._check_adapters()
+        return EngineFacts(
+            version=version,
+            embedded=embedded,
+            max_model_len=cards[self.model].get("max_model_len"),
+            processed_logprobs=await self._processed_logprobs(),
+        )
+
+    async def _check_adapters(self) -> None:
+        """Ask for an adapter that cannot exist: an engine that can load adapters says so in OpenAI's shape."""
+        try:
+            await self.load_adapter(PROBE_NAME, Path("/nonexistent") / PROBE_NAME)
+        except EngineError as error:
+            if error.status == 404 and PROBE_NAME in str(error):
+                return
+            reason = "loads no adapters at run time" if error.status == 404 else f"cannot load adapters ({error})"
+            raise EngineError(f"{self._url} {reason}; {self._advice()}", status=error.status) from error
+        raise EngineError(f"{self._url} says it loaded an adapter that does not exist; {self._advice()}")
+
+    async def _processed_logprobs(self) -> bool:
+        """Find out by the gap between likely tokens, which a temperature of 2 halves where it is applied."""
+        prompt = await self.encode("a")
+        gaps: list[float] = []
+        for temperature in (1.0, 2.0):
+            body = {"model": self.model, "prompt": prompt, "max_tokens": 1, "temperature": temperature, "logprobs": 5}
+            tops = (await self._choice({**body, "return_tokens_as_token_ids": True}))["logprobs"]["top_logprobs"][0]
+            values = sorted(tops.values(), reverse=True)
+            gaps.append(values[0] - values[min(2, len(values) - 1)])
+        return gaps[1] < 0.75 * gaps[0]
+
+    async def _tokens(self, body: Mapping[str, Any]) -> list[int]:
+        return [int(token) for token in (await self._json("POST", "/tokenize", body))["tokens"]]
+
+    async def _choice(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return (await self._json("POST", "/v1/completions", body))["choices"][0]
+
+    async def _json(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = await self._call(method, route, body)
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise EngineError(f"{self._url}{route} did not answer with JSON: is this an engine?") from error
+
+    async def _call(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> bytes:
+        headers = {**self._headers, "content-type": "application/json"}
+        data = None if body is None else orjson.dumps(body)
+        try:
+            async with self._session.request(method, self._url + route, data=data, headers=headers) as response:
+                answer = await response.read()
+                if response.status >= 400:
+                    _fail(f"{self._url}{route}", response.status, answer)
+                return answer
+        except (aiohttp.ClientError, TimeoutError) as error:
+            told = str(error) or type(error).__name__
+            raise EngineError(f"{self._url}{route} cannot be reached: {told}; see whether the engine runs") from error
+
+    def _advice(self) -> str:
+        return HOW_TO_START.format(base=self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """One model of an engine, the base or an adapter, as hinting knows it."""
+
+    engine: EngineClient
+    name: str
+
+    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """Return the prompt ids, generation prompt included."""
+        return await self.engine.render(messages, tools)
+
+    async def encode(self, text: str) -> list[int]:
+        """Return the ids of plain text, without special tokens added."""
+        return await self.engine.encode(text)
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling) -> Completion:
+        """Sample one reply."""
+        return await self.engine.complete(self.name, prompt_ids, sampling)
+
+    async def score(self, ids: Sequence[int], start: int) -> list[float]:
+        """Return the log-probabilities of `ids[start:]`, in nats."""
+        return await self.engine.score(self.name, ids, start)
+
+
+def _fail(place: str, status: int, answer: bytes) -> NoReturn:
+    try:
+        message = str(orjson.loads(answer)["error"]["message"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = answer.decode(errors="replace")[:500]
+    raise EngineError(f"{place} answered {status}: {message}", status=status)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: `0.32.0rc1` is (0, 32)."""
+    parts = version.split(".")[:2]
+    return tuple(int("".join(char for char in part if char.isdigit()) or 0) for part in parts)

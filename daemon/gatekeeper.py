@@ -1,0 +1,131 @@
+"""Measure a candidate against the adapter now serving, on gate sessions, through the engine."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from daemon.config import Settings
+from daemon.engine import EngineClient
+from daemon.rounds import Material, prefix_of
+from daemon.store import Store
+from harness_adapters.errors import EngineError, RenderError
+from harness_adapters.exchange import Exchange
+from harness_adapters.trace import Trace
+from hinting.grade import Grader, case_of
+from hinting.graders import grade_all
+from hinting.model import Completion, Sampling
+from hinting.reply import read_reply
+from learner.gate import CaseResult, Reply
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class GateCase:
+    """One held-out turn, to be answered without a hint."""
+
+    id: str
+    kind: Literal["flagged", "passing"]
+    trace: Trace
+    turn: int
+    exchange: Exchange | None
+
+
+def gate_cases(store: Store, material: Material, settings: Settings) -> list[GateCase]:
+    """Return the gate side's flagged and accepted turns, at most `gate.max_cases` of each."""
+    wanted: list[tuple[Literal["flagged", "passing"], Trace, int]] = [
+        *(("flagged", f.trace, f.hint.target) for f in material.flagged.get("gate", [])[: settings.gate.max_cases]),
+        *(("passing", a.trace, a.turn) for a in material.accepted.get("gate", [])[: settings.gate.max_cases]),
+    ]
+    cases: list[GateCase] = []
+    for kind, trace, turn in wanted:
+        exchange_id = trace.turns[turn].exchange_id
+        exchange = store.exchange(exchange_id) if exchange_id else None
+        cases.append(GateCase(f"{trace.id}#{turn}", kind, trace, turn, exchange))
+    return cases
+
+
+async def measure(
+    engine: EngineClient,
+    candidate: str,
+    serving: str,
+    cases: Sequence[GateCase],
+    graders: Sequence[Grader],
+    settings: Settings,
+) -> list[CaseResult]:
+    """Answer every case with both policies at one seed and grade the replies.
+
+    A case the engine or the template refuses is left out and logged. Raises EngineError when every case was.
+    """
+    slots = asyncio.Semaphore(settings.hints.max_concurrency)
+
+    async def one(number: int, case: GateCase) -> CaseResult | None:
+        async with slots:
+            try:
+                return await _measure(engine, candidate, serving, number, case, graders, settings)
+            except (EngineError, RenderError) as error:
+                logger.warning("gate_case_refused", case=case.id, reason=str(error))
+                return None
+
+    found = await asyncio.gather(*(one(number, case) for number, case in enumerate(cases)))
+    results = [result for result in found if result is not None]
+    if cases and not results:
+        raise EngineError("no gate case could be answered; see the log for each case's reason")
+    return results
+
+
+async def _measure(
+    engine: EngineClient,
+    candidate: str,
+    serving: str,
+    seed: int,
+    case: GateCase,
+    graders: Sequence[Grader],
+    settings: Settings,
+) -> CaseResult:
+    new, old = engine.for_model(candidate), engine.for_model(serving)
+    messages = prefix_of(case.trace, case.turn, case.exchange)
+    if case.exchange and case.exchange.sampled:
+        prompt_ids = list(case.exchange.sampled.prompt_ids)
+    else:
+        prompt_ids = await new.render(messages, case.trace.tools)
+    sampling = Sampling(temperature=settings.gate.temperature, max_tokens=settings.hints.max_tokens, seed=seed)
+    replies = await asyncio.gather(new.complete(prompt_ids, sampling), old.complete(prompt_ids, sampling))
+
+    async def graded(completion: Completion) -> Reply:
+        text, calls = read_reply(completion.text)
+        grade = await grade_all(graders, case_of(case.trace, case.turn, text, calls))
+        return Reply(text=completion.text, tokens=len(completion.ids), passed=grade.passed)
+
+    kl = None
+    if case.kind == "passing":
+        kl = await kl_nats(engine, candidate, serving, prompt_ids, seed, settings.hints.max_tokens)
+    return CaseResult(
+        case_id=case.id,
+        kind=case.kind,
+        candidate=await graded(replies[0]),
+        serving=await graded(replies[1]),
+        kl_nats=kl,
+    )
+
+
+async def kl_nats(
+    engine: EngineClient, first: str, second: str, prompt_ids: Sequence[int], seed: int, max_tokens: int
+) -> float | None:
+    """Estimate the mean KL(first ‖ second) per token, in nats, on one reply that `first` samples at temperature 1.
+
+    The estimator is r - 1 - log r with r = p_second / p_first on the sampled tokens: unbiased, and never negative
+    (Schulman 2020, "Approximating KL divergence", k3). None for an empty reply.
+    """
+    sampling = Sampling(temperature=1.0, max_tokens=max_tokens, seed=seed)
+    sampled = await engine.for_model(first).complete(prompt_ids, sampling)
+    if not sampled.ids:
+        return None
+    ids, start = [*prompt_ids, *sampled.ids], len(prompt_ids)
+    of_first, of_second = await asyncio.gather(engine.score(first, ids, start), engine.score(second, ids, start))
+    terms = [math.expm1(b - a) - (b - a) for a, b in zip(of_first, of_second, strict=True)]
+    return sum(terms) / len(terms)

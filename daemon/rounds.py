@@ -1,0 +1,209 @@
+"""From passed hints to a round directory, and from a round directory to a running learner."""
+
+import asyncio
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from daemon.config import Settings
+from daemon.store import Store
+from harness_adapters.exchange import Exchange
+from harness_adapters.ids import stable_id
+from harness_adapters.trace import Trace
+from hinting.detect import accepted_turns
+from hinting.hint import Hint, HintState
+from learner.config import PROGRESS_FILE, ROUND_FILE, SAMPLES_FILE, Mode, Progress, RoundConfig, SampleSpec, Split
+from learner.split import split_of
+
+LEARNER_LOG = "learner.log"
+
+
+@dataclass(frozen=True, slots=True)
+class FlaggedTurn:
+    """A turn that was corrected, with the best hint that passed for it."""
+
+    trace: Trace
+    hint: Hint
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedTurn:
+    """A turn a person accepted."""
+
+    trace: Trace
+    turn: int
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What there is to learn from and to measure on, by side."""
+
+    flagged: dict[Split, list[FlaggedTurn]]
+    accepted: dict[Split, list[AcceptedTurn]]
+
+
+def gather(store: Store, settings: Settings) -> Material:
+    """Collect flagged and accepted turns with their sides.
+
+    A hint that taught an earlier round is left out of train and validate; gate turns serve every candidate once.
+    """
+    flagged: dict[Split, list[FlaggedTurn]] = defaultdict(list)
+    accepted: dict[Split, list[AcceptedTurn]] = defaultdict(list)
+    used = store.used_hints()
+    traces: dict[str, Trace | None] = {}
+    for hint in _best_by_turn(store.hints(limit=settings.rounds.window), settings):
+        trace = traces.setdefault(hint.trace_id, store.trace(hint.trace_id))
+        if trace is None:
+            continue
+        side = side_of(trace, settings)
+        if side == "gate" or hint.id not in used:
+            flagged[side].append(FlaggedTurn(trace, hint, side))
+    for trace in store.traces(limit=settings.rounds.window):
+        side = side_of(trace, settings)
+        responses = [t.response_id for t in trace.turns if t.response_id]
+        turns = accepted_turns(trace, store.feedback_for(responses))
+        accepted[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
+    return Material(flagged, accepted)
+
+
+def side_of(trace: Trace, settings: Settings) -> Split:
+    """Return the side of a session; the same for ever."""
+    shares = settings.rounds
+    return split_of(
+        trace.root, trace.user, validate_share=shares.validate_share, gate_share=shares.gate_share
+    )
+
+
+def enough(material: Material, settings: Settings) -> str | None:
+    """Say what is missing for a round to start by itself; None when nothing is."""
+    wanted: dict[Split, int] = {
+        "train": settings.rounds.min_hints,
+        "validate": settings.rounds.min_validate,
+        "gate": settings.rounds.min_gate,
+    }
+    for side, needed in wanted.items():
+        found = len(material.flagged.get(side, ()))
+        if found < needed:
+            return f"{found} of {needed} hinted turns on the {side} side"
+    return None
+
+
+def build_specs(store: Store, material: Material, settings: Settings) -> list[SampleSpec]:
+    """Turn the material of the train and validate sides into unrendered samples.
+
+    Every flagged turn gives a one-step sample and, on the train side, an offline one where its reply was recorded;
+    every accepted turn gives a preservation sample, up to `rounds.max_preserve` a side.
+    """
+    specs: list[SampleSpec] = []
+    sides: tuple[Split, ...] = ("train", "validate")
+    for side in sides:
+        for turn in material.flagged.get(side, [])[: settings.rounds.max_hints]:
+            specs.append(_spec(store, turn.trace, turn.hint.target, "one_step", side, turn.hint))
+            if side == "train" and settings.rounds.offline:
+                specs.append(_spec(store, turn.trace, turn.hint.target, "offline", side, turn.hint))
+        for turn in material.accepted.get(side, [])[: settings.rounds.max_preserve]:
+            specs.append(_spec(store, turn.trace, turn.turn, "preserve", side, None))
+    return specs
+
+
+def write_round(directory: Path, config: RoundConfig, specs: Iterable[SampleSpec]) -> None:
+    """Write `samples.jsonl`, then `round.json`: a directory with a `round.json` is complete."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / SAMPLES_FILE).open("w", encoding="utf-8") as file:
+        for spec in specs:
+            file.write(spec.model_dump_json(exclude_none=True) + "\n")
+    half = directory / f"{ROUND_FILE}.part"
+    half.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    half.replace(directory / ROUND_FILE)
+
+
+def read_progress(directory: Path) -> list[Progress]:
+    """Read what the learner has said so far; a line cut off in mid-write is left for the next read."""
+    events: list[Progress] = []
+    try:
+        lines = (directory / PROGRESS_FILE).read_bytes().splitlines()
+    except FileNotFoundError:
+        return events
+    for line in lines:
+        try:
+            events.append(Progress.model_validate_json(line))
+        except ValidationError:
+            continue
+    return events
+
+
+async def run_learner(directory: Path, threads: int) -> int:
+    """Run the learner on a round directory as a child process and return its exit code.
+
+    The child is ended with the caller: a learner never outlives the daemon that will start it again.
+    """
+    environment = dict(os.environ)
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    with (directory / LEARNER_LOG).open("ab") as log:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "learner.run", str(directory), stdout=log, stderr=log, env=environment
+        )
+    try:
+        return await child.wait()
+    finally:
+        if child.returncode is None:
+            child.terminate()
+            try:
+                await asyncio.wait_for(child.wait(), timeout=10)
+            except TimeoutError:
+                child.kill()
+                await child.wait()
+
+
+def _best_by_turn(hints: Sequence[Hint], settings: Settings) -> list[Hint]:
+    """Keep one hint a turn: the best that passed (or, where unverified hints may train, the best there is)."""
+    allowed = {HintState.PASSED, HintState.FAILED} if settings.hints.train_unverified else {HintState.PASSED}
+    best: dict[tuple[str, int], Hint] = {}
+    for hint in hints:
+        if hint.state not in allowed:
+            continue
+        key = (hint.trace_id, hint.target)
+        if key not in best or (hint.score or 0.0) > (best[key].score or 0.0):
+            best[key] = hint
+    return list(best.values())
+
+
+def _spec(store: Store, trace: Trace, turn: int, mode: Mode, side: Split, hint: Hint | None) -> SampleSpec:
+    target = trace.turns[turn]
+    exchange = store.exchange(target.exchange_id) if target.exchange_id else None
+    recorded = exchange.sampled if exchange else None
+    keeps_reply = mode in ("offline", "preserve")
+    return SampleSpec(
+        id=stable_id("smp", trace.id, turn, mode, hint.id if hint else ""),
+        mode=mode,
+        split=side,
+        session_id=trace.id,
+        turn=turn,
+        signal_ids=hint.signal_ids if hint else (),
+        hint_id=hint.id if hint else None,
+        hint=hint.text if hint else None,
+        messages=tuple(prefix_of(trace, turn, exchange)),
+        tools=tuple(dict(tool) for tool in trace.tools),
+        completion=dict(target.message) if keeps_reply else None,
+        prompt_ids=recorded.prompt_ids if recorded else None,
+        completion_ids=recorded.completion_ids if recorded and keeps_reply else None,
+        logprobs=recorded.logprobs if recorded and keeps_reply else None,
+        policy_version=target.version,
+        retokenised=recorded is None,
+    )
+
+
+def prefix_of(trace: Trace, turn: int, exchange: Exchange | None) -> list[dict[str, Any]]:
+    """Return the messages the model was shown before `turn`: as sent where recorded, else as the trace has them."""
+    if exchange is not None and isinstance(exchange.request.get("messages"), list):
+        return [dict(message) for message in exchange.request["messages"]]
+    return [dict(message) for message in trace.prefix(turn)]

@@ -1,0 +1,196 @@
+"""The store's outgoing side: rounds and their samples, verdicts, adapters, and the alias that says what serves."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import select, update
+
+from daemon import tables
+from daemon.store_base import StoreBase, body_of, decoded, must_be_one_of
+from harness_adapters.errors import AliasMovedError, StoreError
+from learner.config import SampleSpec
+
+ROUND_STATES = ("open", "running", "published", "finding", "failed", "promoted", "held", "rejected")
+
+spec_json: TypeAdapter[SampleSpec] = TypeAdapter(SampleSpec)
+body_json: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """One round. `parent` is the version that served when it started; None is the base."""
+
+    id: str
+    state: str
+    parent: str | None
+    directory: str
+    created_at: float
+    """Unix time in seconds."""
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """What the gate said of a checkpoint. The latest word counts."""
+
+    checkpoint_id: str
+    round_id: str
+    decision: str
+    created_at: float
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRow:
+    """One version of the adapter, `NAME@vN`."""
+
+    version: str
+    number: int
+    checkpoint_id: str
+    path: str
+    round_id: str | None
+    state: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """What a public model name stands for. `current` None is the base model; `generation` counts flips."""
+
+    name: str
+    generation: int
+    current: str | None
+    previous: str | None
+
+
+class RoundStore(StoreBase):
+    """Rounds, samples, verdicts, adapters and aliases."""
+
+    def put_round(self, row: RoundRow) -> None:
+        """Store a round, or replace it. Raises StoreError when there is no such state."""
+        must_be_one_of("round", row.state, ROUND_STATES)
+        with self._writing() as connection:
+            self._put(connection, tables.rounds, {**asdict(row), "body": body_of(row.body)})
+
+    def round(self, round_id: str) -> RoundRow | None:
+        """Return a round by id."""
+        return next(iter(self._rounds(round_id)), None)
+
+    def rounds(self) -> list[RoundRow]:
+        """Return all rounds, oldest first."""
+        return self._rounds(None)
+
+    def _rounds(self, round_id: str | None) -> list[RoundRow]:
+        c = tables.rounds.c
+        statement = select(c.id, c.state, c.parent, c.directory, c.created_at, c.body).order_by(c.position)
+        with self._reading() as connection:
+            rows = connection.execute(statement if round_id is None else statement.where(c.id == round_id)).all()
+        return [RoundRow(r.id, r.state, r.parent, r.directory, r.created_at, decoded(body_json, r.body)) for r in rows]
+
+    def set_round_state(self, round_id: str, state: str, body_update: Mapping[str, Any] | None = None) -> None:
+        """Move a round on and add members to its body. Raises StoreError when there is no such round or state."""
+        must_be_one_of("round", state, ROUND_STATES)
+        c = tables.rounds.c
+        with self._writing() as connection:
+            # The lock keeps another's update from being written over; SQLite's writers hold theirs already.
+            body = connection.execute(select(c.body).where(c.id == round_id).with_for_update()).scalar()
+            if body is None:
+                raise StoreError(f"there is no round {round_id}; its state was not set to {state}")
+            merged = {**json.loads(body), **(body_update or {})}
+            connection.execute(update(tables.rounds).where(c.id == round_id).values(state=state, body=body_of(merged)))
+
+    def put_samples(self, round_id: str, specs: Sequence[SampleSpec]) -> None:
+        """Store what a round learns from."""
+        with self._writing() as connection:
+            for spec in specs:
+                row = {"round_id": round_id, "id": spec.id, "hint_id": spec.hint_id, "body": spec.model_dump_json()}
+                self._put(connection, tables.samples, row, by=("round_id", "id"))
+
+    def samples(self, round_id: str) -> list[SampleSpec]:
+        """Return what a round learnt from, by id."""
+        c = tables.samples.c
+        statement = select(c.body).where(c.round_id == round_id).order_by(c.id)
+        with self._reading() as connection:
+            return [decoded(spec_json, body) for body in connection.execute(statement).scalars()]
+
+    def used_hints(self) -> set[str]:
+        """Return the hints of every round but failed ones, whose hints are free again."""
+        samples, rounds = tables.samples.c, tables.rounds.c
+        statement = (
+            select(samples.hint_id)
+            .join(tables.rounds, rounds.id == samples.round_id)
+            .where(samples.hint_id.is_not(None), rounds.state != "failed")
+            .distinct()
+        )
+        with self._reading() as connection:
+            return set(connection.execute(statement).scalars())
+
+    def put_verdict(self, checkpoint_id: str, round_id: str, decision: str, body: Mapping[str, Any]) -> None:
+        """Store the gate's word on a checkpoint, or replace it."""
+        row = {
+            "checkpoint_id": checkpoint_id,
+            "round_id": round_id,
+            "decision": decision,
+            "created_at": time.time(),
+            "body": body_of(body),
+        }
+        with self._writing() as connection:
+            self._put(connection, tables.verdicts, row, by=("checkpoint_id",))
+
+    def verdicts(self) -> list[VerdictRow]:
+        """Return all verdicts, oldest first."""
+        c = tables.verdicts.c
+        statement = select(c.checkpoint_id, c.round_id, c.decision, c.created_at, c.body).order_by(c.position)
+        with self._reading() as connection:
+            rows = connection.execute(statement).all()
+        return [
+            VerdictRow(r.checkpoint_id, r.round_id, r.decision, r.created_at, decoded(body_json, r.body)) for r in rows
+        ]
+
+    def put_adapter(self, row: AdapterRow) -> None:
+        """Store a version, or replace it."""
+        with self._writing() as connection:
+            self._put(connection, tables.adapters, asdict(row), by=("version",))
+
+    def adapters(self) -> list[AdapterRow]:
+        """Return all versions by number."""
+        c = tables.adapters.c
+        columns = (c.version, c.number, c.checkpoint_id, c.path, c.round_id, c.state, c.created_at)
+        with self._reading() as connection:
+            rows = connection.execute(select(*columns).order_by(c.number, c.position)).all()
+        return [AdapterRow(*row) for row in rows]
+
+    def alias(self, name: str) -> Alias:
+        """Return what a public name stands for; one that was never flipped stands for the base, at generation 0."""
+        c = tables.aliases.c
+        with self._reading() as connection:
+            row = connection.execute(select(c.generation, c.current, c.previous).where(c.name == name)).one_or_none()
+        return Alias(name, *row) if row else Alias(name, 0, None, None)
+
+    def flip(self, name: str, to: str | None, expected_generation: int) -> Alias:
+        """Let a public name stand for version `to`, if it is still at `expected_generation`.
+
+        Raises AliasMovedError when it is not; nothing was changed then.
+        """
+        c = tables.aliases.c
+        generation = expected_generation + 1
+        with self._writing() as connection:
+            if expected_generation == 0:
+                first = {"name": name, "generation": generation, "current": to, "previous": None}
+                flipped = self._add(connection, tables.aliases, first)
+            else:
+                here = (c.name == name) & (c.generation == expected_generation)
+                values = {"generation": generation, "current": to, "previous": c.current}
+                flipped = connection.execute(update(tables.aliases).where(here).values(**values)).rowcount == 1
+            row = connection.execute(select(c.generation, c.current, c.previous).where(c.name == name)).one_or_none()
+        now = Alias(name, *row) if row else Alias(name, 0, None, None)
+        if not flipped:
+            raise AliasMovedError(
+                f"{name} is at generation {now.generation}, not {expected_generation}: it was flipped to"
+                f" {now.current or 'the base model'} meanwhile and stays so; look again, and repeat if still wanted"
+            )
+        return now

@@ -1,0 +1,192 @@
+"""The store's incoming side: exchanges grouped into sessions, feedback, and records that could not be read."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Update, select, update
+from sqlalchemy.engine import Connection
+
+from daemon import tables
+from daemon.store_base import StoreBase, body_of, decoded
+from harness_adapters.exchange import Exchange, Feedback, exchange_json, feedback_json
+from harness_adapters.ids import stable_id
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """An exchange and where it belongs. `keys` name the session for the exchanges that will continue it."""
+
+    exchange: Exchange
+    session_id: str
+    root: str
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One session. `revision` counts what has come in since it began."""
+
+    id: str
+    root: str
+    user: str | None
+    tenant: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be read: where it stood, why, and its original bytes."""
+
+    id: str
+    place: str
+    reason: str
+    raw: bytes
+    created_at: float
+
+
+class TrafficStore(StoreBase):
+    """Exchanges, sessions, feedback and dead letters."""
+
+    def ingest(self, entries: Sequence[Ingested]) -> int:
+        """Store exchanges in one transaction and mark their sessions as changed. Returns how many were new.
+
+        An exchange whose id is known changes nothing. A key names the session that claimed it last.
+        """
+        new = 0
+        with self._writing() as connection:
+            known = _known(connection, [entry.exchange.id for entry in entries])
+            for entry in entries:
+                exchange = entry.exchange
+                if exchange.id in known:
+                    continue
+                session = {
+                    "id": entry.session_id,
+                    "root": entry.root,
+                    "user": exchange.user,
+                    "tenant": exchange.tenant,
+                    "revision": 0,
+                    "read_revision": 0,
+                }
+                self._add(connection, tables.sessions, session)
+                response_id = exchange.response.get("id") if exchange.response else None
+                row = {
+                    "id": exchange.id,
+                    "session_id": entry.session_id,
+                    "response_id": response_id if isinstance(response_id, str) else None,
+                    "status": exchange.status.value,
+                    "sequence": exchange.sequence,
+                    "body": body_of(exchange),
+                }
+                if not self._add(connection, tables.exchanges, row):
+                    continue
+                new += 1
+                connection.execute(_bump([entry.session_id]))
+                for key in entry.keys:
+                    self._put(
+                        connection, tables.session_keys, {"key": key, "session_id": entry.session_id}, by=("key",)
+                    )
+        return new
+
+    def known_exchanges(self, exchange_ids: Sequence[str]) -> set[str]:
+        """Return those of these ids that are stored."""
+        with self._reading() as connection:
+            return _known(connection, exchange_ids)
+
+    def session_of(self, keys: Sequence[str]) -> str | None:
+        """Return the session of the first of `keys` that is known."""
+        if not keys:
+            return None
+        table = tables.session_keys
+        with self._reading() as connection:
+            rows = connection.execute(select(table.c.key, table.c.session_id).where(table.c.key.in_(keys))).all()
+        known = {row.key: row.session_id for row in rows}
+        return next((known[key] for key in keys if key in known), None)
+
+    def exchanges_of(self, session_id: str) -> list[Exchange]:
+        """Return a session's exchanges by the proxy's sequence; the trace orders them by history."""
+        table = tables.exchanges
+        statement = select(table.c.body).where(table.c.session_id == session_id).order_by(table.c.sequence, table.c.id)
+        with self._reading() as connection:
+            return [decoded(exchange_json, body) for body in connection.execute(statement).scalars()]
+
+    def exchange(self, exchange_id: str) -> Exchange | None:
+        """Return an exchange by id."""
+        return self._one(tables.exchanges, exchange_json, tables.exchanges.c.id == exchange_id)
+
+    def exchange_by_response(self, response_id: str) -> Exchange | None:
+        """Return the exchange whose response carries this id."""
+        return self._one(tables.exchanges, exchange_json, tables.exchanges.c.response_id == response_id)
+
+    def recent_exchanges(self, limit: int) -> list[Exchange]:
+        """Return the exchanges stored last, newest first."""
+        return self._newest(tables.exchanges, exchange_json, limit)
+
+    def dirty_sessions(self, limit: int) -> list[SessionRow]:
+        """Return sessions that have changed since they were last read, those that began first first."""
+        c = tables.sessions.c
+        statement = (
+            select(c.id, c.root, c.user, c.tenant, c.revision)
+            .where(c.revision > c.read_revision)
+            .order_by(c.position)
+            .limit(limit)
+        )
+        with self._reading() as connection:
+            return [SessionRow(*row) for row in connection.execute(statement)]
+
+    def mark_read(self, session_id: str, revision: int) -> None:
+        """Say that a session was read as of `revision`; what came in since keeps it dirty."""
+        c = tables.sessions.c
+        older = (c.id == session_id) & (c.read_revision < revision)
+        with self._writing() as connection:
+            connection.execute(update(tables.sessions).where(older).values(read_revision=revision))
+
+    def put_feedback(self, feedback: Feedback) -> bool:
+        """Store feedback and mark the session that holds its response as changed. Returns whether it is new."""
+        row = {"id": feedback.id, "response_id": feedback.response_id, "body": body_of(feedback)}
+        table = tables.exchanges
+        holder = select(table.c.session_id).where(table.c.response_id == feedback.response_id)
+        with self._writing() as connection:
+            if not self._add(connection, tables.feedback, row):
+                return False
+            if session_ids := connection.execute(holder).scalars().all():
+                connection.execute(_bump(session_ids))
+        return True
+
+    def feedback_for(self, response_ids: Sequence[str]) -> list[Feedback]:
+        """Return what was said of these responses, oldest first."""
+        if not response_ids:
+            return []
+        table = tables.feedback
+        statement = select(table.c.body).where(table.c.response_id.in_(response_ids)).order_by(table.c.position)
+        with self._reading() as connection:
+            return [decoded(feedback_json, body) for body in connection.execute(statement).scalars()]
+
+    def put_dead_letter(self, place: str, reason: str, raw: bytes) -> None:
+        """Keep a record that could not be read; the same record of the same place is kept once."""
+        row = {
+            "id": stable_id("dead", place, raw.hex()),
+            "place": place,
+            "reason": reason,
+            "raw": raw,
+            "created_at": time.time(),
+        }
+        with self._writing() as connection:
+            self._add(connection, tables.dead_letters, row)
+
+    def dead_letters(self, limit: int) -> list[DeadLetter]:
+        """Return the records that could not be read, newest first."""
+        c = tables.dead_letters.c
+        statement = select(c.id, c.place, c.reason, c.raw, c.created_at).order_by(c.position.desc()).limit(limit)
+        with self._reading() as connection:
+            return [DeadLetter(*row) for row in connection.execute(statement)]
+
+
+def _known(connection: Connection, exchange_ids: Sequence[str]) -> set[str]:
+    table = tables.exchanges
+    return set(connection.execute(select(table.c.id).where(table.c.id.in_(exchange_ids))).scalars())
+
+
+def _bump(session_ids: Sequence[str]) -> Update:
+    c = tables.sessions.c
+    return update(tables.sessions).where(c.id.in_(session_ids)).values(revision=c.revision + 1)

@@ -1,0 +1,226 @@
+"""The gate: what was measured of a candidate and of the adapter now serving becomes a verdict. Needs no torch.
+
+The candidate is promoted only for a gain whose interval excludes zero while every guard stays inside its bound. Without
+graded cases there is no gain to read, and a person decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import stats
+
+CONFIDENCE = 0.95
+NGRAM_WORDS = 4
+BOOTSTRAP_SEED = 0
+
+
+class GateBounds(BaseModel):
+    """What a promotion needs. Guards compare the candidate with the adapter now serving, case by case."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min_flagged: int = Field(default=8, ge=1)
+    """Graded flagged cases below which the answer is `hold`."""
+    min_passing: int = Field(default=4, ge=0)
+    max_passing_drop: float = Field(default=0.2, ge=0, le=1)
+    """Share of passing turns that may stop passing, net of those that start to."""
+    max_kl_nats: float = Field(default=0.5, gt=0)
+    """Mean KL(candidate ‖ serving) per token on passing turns."""
+    min_length_ratio: float = Field(default=0.5, ge=0)
+    max_length_ratio: float = Field(default=2.0, gt=0)
+    """Mean reply length on passing turns, candidate over serving."""
+    max_repetition: float = Field(default=0.2, ge=0, le=1)
+    """Rise of the share of repeated word 4-grams, over all replies."""
+    max_empty: float = Field(default=0.02, ge=0, le=1)
+    """Rise of the share of empty replies."""
+
+
+class Decision(StrEnum):
+    """`hold` is a normal answer: more traffic may settle it."""
+
+    PROMOTE = "promote"
+    HOLD = "hold"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply and its grade; `passed` is None where every grader abstained."""
+
+    text: str
+    tokens: int
+    passed: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One held-out turn answered without a hint by both policies.
+
+    `flagged` turns were corrected and have a hint that passed its trial; `passing` turns were accepted. `kl_nats` is
+    an estimate of the mean KL(candidate ‖ serving) per token on a reply the candidate sampled.
+    """
+
+    case_id: str
+    kind: Literal["flagged", "passing"]
+    candidate: Reply
+    serving: Reply
+    kl_nats: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured figure with its 95 % interval and what it was held against. `ok` is None where it has no bound."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    n: int
+    role: Literal["gain", "guard", "report"]
+    bound: str = ""
+    ok: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the gate decided, why, and every figure it read."""
+
+    decision: Decision
+    reasons: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    ungraded: bool = False
+
+
+def judge(results: Sequence[CaseResult], bounds: GateBounds) -> Verdict:
+    """Turn case results into a verdict."""
+    flagged = [r for r in results if r.kind == "flagged" and _graded(r)]
+    passing = [r for r in results if r.kind == "passing" and _graded(r)]
+    figures = [*_pass_rates(flagged, "recovery"), *_pass_rates(passing, "passing")]
+    gain = paired_difference([(bool(r.candidate.passed), bool(r.serving.passed)) for r in flagged])
+    figures.append(Figure(name="recovery_gain", **gain, n=len(flagged), role="gain", bound="> 0", ok=gain["low"] > 0))
+    figures += _guards(results, passing, bounds)
+
+    broken = [f for f in figures if f.role == "guard" and f.ok is False]
+    ungraded = not flagged
+    if broken:
+        reasons = [f"{f.name} is {f.value:.3g} (95 % {f.low:.3g} to {f.high:.3g}), outside {f.bound}" for f in broken]
+        return Verdict(decision=Decision.REJECT, reasons=tuple(reasons), figures=tuple(figures), ungraded=ungraded)
+    reasons: list[str] = []
+    if ungraded:
+        reasons.append("no grader applied to any flagged turn: a person has to accept this candidate")
+    elif len(flagged) < bounds.min_flagged:
+        reasons.append(f"only {len(flagged)} graded flagged turns, {bounds.min_flagged} are needed")
+    if len(passing) < bounds.min_passing:
+        reasons.append(f"only {len(passing)} graded passing turns, {bounds.min_passing} are needed")
+    if not ungraded and gain["high"] < 0:
+        text = f"recovery fell by {-gain['value']:.3g} (95 % {gain['low']:.3g} to {gain['high']:.3g})"
+        return Verdict(decision=Decision.REJECT, reasons=(text,), figures=tuple(figures))
+    if not ungraded and gain["low"] <= 0:
+        reasons.append(f"the gain's interval, {gain['low']:.3g} to {gain['high']:.3g}, does not exclude zero")
+    if reasons:
+        return Verdict(decision=Decision.HOLD, reasons=tuple(reasons), figures=tuple(figures), ungraded=ungraded)
+    text = f"recovery rose by {gain['value']:.3g} (95 % {gain['low']:.3g} to {gain['high']:.3g}), every guard holds"
+    return Verdict(decision=Decision.PROMOTE, reasons=(text,), figures=tuple(figures))
+
+
+def paired_difference(pairs: Sequence[tuple[bool, bool]]) -> dict[str, float]:
+    """Return value, low and high of the difference of two paired pass rates, first minus second.
+
+    The interval is exact and conditional on the discordant pairs (McNemar 1947): Clopper-Pearson limits of the share
+    of them that favour the first, scaled to the difference. It excludes zero exactly when the two-sided sign test
+    rejects at 5 %.
+    """
+    n = len(pairs)
+    wins = sum(a and not b for a, b in pairs)
+    losses = sum(b and not a for a, b in pairs)
+    discordant = wins + losses
+    if n == 0:
+        return {"value": 0.0, "low": -1.0, "high": 1.0}
+    if discordant == 0:
+        # Nothing differed: the difference lies within what n agreeing pairs can hide (rule of Clopper and Pearson).
+        hidden = float(stats.binomtest(0, n).proportion_ci(CONFIDENCE, method="exact").high)
+        return {"value": 0.0, "low": -hidden, "high": hidden}
+    share = stats.binomtest(wins, discordant).proportion_ci(CONFIDENCE, method="exact")
+    scale = discordant / n
+    return {
+        "value": (wins - losses) / n,
+        "low": (2 * float(share.low) - 1) * scale,
+        "high": (2 * float(share.high) - 1) * scale,
+    }
+
+
+def mean_interval(values: Sequence[float]) -> dict[str, float]:
+    """Return value, low and high of a mean: percentile bootstrap over cases, seeded."""
+    mean = float(np.mean(values)) if values else 0.0
+    if len(values) < 2 or len(set(values)) == 1:
+        return {"value": mean, "low": mean, "high": mean}
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    found = stats.bootstrap(
+        (np.asarray(values),), np.mean, confidence_level=CONFIDENCE, method="percentile", n_resamples=2000, rng=rng
+    )
+    return {"value": mean, "low": float(found.confidence_interval.low), "high": float(found.confidence_interval.high)}
+
+
+def repetition(text: str) -> float:
+    """Return the share of word 4-grams of `text` that stood in it before; 0 for texts shorter than that."""
+    words = text.split()
+    grams = [tuple(words[i : i + NGRAM_WORDS]) for i in range(len(words) - NGRAM_WORDS + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def _graded(result: CaseResult) -> bool:
+    return result.candidate.passed is not None and result.serving.passed is not None
+
+
+def _pass_rates(results: Sequence[CaseResult], name: str) -> list[Figure]:
+    figures: list[Figure] = []
+    for side in ("candidate", "serving"):
+        passed = sum(bool(getattr(r, side).passed) for r in results)
+        if not results:
+            continue
+        limits = stats.binomtest(passed, len(results)).proportion_ci(CONFIDENCE, method="wilson")
+        figures.append(
+            Figure(
+                name=f"{name}_{side}",
+                value=passed / len(results),
+                low=float(limits.low),
+                high=float(limits.high),
+                n=len(results),
+                role="report",
+            )
+        )
+    return figures
+
+
+def _guards(results: Sequence[CaseResult], passing: Sequence[CaseResult], bounds: GateBounds) -> list[Figure]:
+    def guard(name: str, values: dict[str, float], n: int, bound: str, ok: bool) -> Figure:
+        return Figure(name=name, **values, n=n, role="guard", bound=bound, ok=ok)
+
+    figures: list[Figure] = []
+    if passing:
+        drop = paired_difference([(bool(r.serving.passed), bool(r.candidate.passed)) for r in passing])
+        limit = bounds.max_passing_drop
+        figures.append(guard("passing_drop", drop, len(passing), f"≤ {limit}", drop["value"] <= limit))
+    kept = [r for r in results if r.kind == "passing"]
+    kls = [r.kl_nats for r in kept if r.kl_nats is not None]
+    if kls:
+        kl = mean_interval(kls)
+        figures.append(guard("kl_nats", kl, len(kls), f"≤ {bounds.max_kl_nats}", kl["value"] <= bounds.max_kl_nats))
+    ratios = [r.candidate.tokens / r.serving.tokens for r in kept if r.serving.tokens]
+    if ratios:
+        ratio = mean_interval(ratios)
+        inside = bounds.min_length_ratio <= ratio["value"] <= bounds.max_length_ratio
+        span = f"{bounds.min_length_ratio} to {bounds.max_length_ratio}"
+        figures.append(guard("length_ratio", ratio, len(ratios), span, inside))
+    if results:
+        rise = mean_interval([repetition(r.candidate.text) - repetition(r.serving.text) for r in results])
+        limit = bounds.max_repetition
+        figures.append(guard("repetition_rise", rise, len(results), f"≤ {limit}", rise["value"] <= limit))
+        empty = paired_difference([(not r.candidate.text.strip(), not r.serving.text.strip()) for r in results])
+        limit = bounds.max_empty
+        figures.append(guard("empty_rise", empty, len(results), f"≤ {limit}", empty["value"] <= limit))
+    return figures

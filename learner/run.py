@@ -1,0 +1,264 @@
+"""The learner as a program: `python -m learner.run ROUND_DIR`.
+
+Reads what `learner.config` describes, trains, and leaves either a checkpoint or a finding. Exit code 0: published, or
+nothing worth publishing was found; 1: failed, for the reason in the last `failed` event. A learner that was killed is
+started again on the same directory and begins the round anew; one that has published returns at once.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Set before transformers is imported: a round needs no network, and its output is not a terminal.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from transformers.utils import logging as transformers_logging
+
+from harness_adapters.errors import LearnerError, SecondNatureError
+from learner.batch import Row, micro_batches
+from learner.checkpoint import Publication, load_optimizer_state, optimizer_state, publish, remove_unfinished
+from learner.config import CHECKPOINT_DIR, ROUND_FILE, SAMPLES_FILE, RoundConfig
+from learner.digests import Digests, digests_of
+from learner.manifest import read_manifest
+from learner.model import load_policy
+from learner.probe import Probe
+from learner.progress import ProgressLog
+from learner.render import Renderer
+from learner.sample import Sample, read_samples
+from learner.step import FrozenProbe, Trainer, student_row
+
+_CHECK_ROWS = 4
+_PROBE_CANDIDATES = 12
+_PROBES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A step as measured on *validate*, with what is needed to publish it."""
+
+    step: int
+    gap_nats: float
+    drift_nats: float | None
+    """None when there is no preservation sample to measure it on."""
+    adapter: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Return gap and, where it is known, drift."""
+        return {"gap_nats": self.gap_nats} | ({} if self.drift_nats is None else {"drift_nats": self.drift_nats})
+
+
+def batches(samples: Sequence[Sample], size: int, order: random.Random) -> Iterator[list[Sample]]:
+    """Yield batches for ever, epoch after epoch in fresh order; no sample stands in one batch twice."""
+    size = min(size, len(samples))
+    left: list[Sample] = []
+    while True:
+        batch, left = left[:size], left[size:]
+        if len(batch) < size:
+            present = {sample.id for sample in batch}
+            epoch = order.sample(list(samples), len(samples))
+            batch += [sample for sample in epoch if sample.id not in present][: size - len(batch)]
+            taken = {sample.id for sample in batch} - present
+            left = [sample for sample in epoch if sample.id not in taken]
+        yield batch
+
+
+def _choose(samples: Sequence[Sample], split: str, *, preserve: bool) -> list[Sample]:
+    return [s for s in samples if s.split == split and (s.mode == "preserve") == preserve]
+
+
+class Round:
+    """One round: its samples by side and purpose, its trainer, and the best step so far."""
+
+    def __init__(self, config: RoundConfig, trainer: Trainer, samples: Sequence[Sample], progress: ProgressLog) -> None:
+        self.config, self.trainer, self.progress = config, trainer, progress
+        self.repair = _choose(samples, "train", preserve=False)
+        self.preserve = _choose(samples, "train", preserve=True) if config.objective.preserve_weight else []
+        self.validate_repair = _choose(samples, "validate", preserve=False)
+        self.validate_preserve = _choose(samples, "validate", preserve=True)
+        self.learnt: list[set[str]] = [set()]
+        """Ids of the samples each step learnt from, by step."""
+
+    def missing(self) -> str | None:
+        """Say what keeps the round from being run at all, if anything does."""
+        for samples, side in ((self.repair, "train"), (self.validate_repair, "validate")):
+            if not samples:
+                return (
+                    f"no usable repair sample is on the {side} side, so nothing can be learnt; collect more corrections"
+                )
+        return None
+
+    def measure(self, step: int) -> Measured:
+        """Measure gap and drift on *validate* and report them."""
+        started = time.perf_counter()
+        replies = self.trainer.with_replies(self.validate_repair, "validate")
+        gap = self.trainer.mean_divergence(replies)
+        drift = self.trainer.mean_divergence(self.validate_preserve) if self.validate_preserve else None
+        measured = Measured(
+            step=step,
+            gap_nats=gap,
+            drift_nats=drift,
+            adapter=self.trainer.policy.adapter_state(),
+            optimizer=optimizer_state(self.trainer.policy, self.trainer.optimizer) if step else {},
+        )
+        wall_s = time.perf_counter() - started
+        self.progress.emit("validated", step=step, figures=measured.figures | {"wall_s": wall_s})
+        return measured
+
+    def train(self) -> tuple[Measured, Measured]:
+        """Train until no gain, too much drift, or the last step. Return the start and the best step, measured."""
+        stopping, batch = self.config.stopping, self.config.batch
+        start = best = self.measure(0)
+        rows = self._check_rows()
+        self.trainer.check_empty_hint(rows)
+        probe = FrozenProbe(self.trainer, rows)
+        order = random.Random(f"{self.config.seed}:order")  # noqa: S311  an order to repeat, not a secret
+        repairs, preserves = (
+            batches(s, n, order) for s, n in ((self.repair, batch.repair), (self.preserve, batch.preserve))
+        )
+        without_gain = 0
+        for step in range(1, stopping.max_steps + 1):
+            repair, preserve = next(repairs), next(preserves)
+            figures = self.trainer.step(step, repair, preserve)
+            if figures is None:
+                self.progress.emit("finding", step=step, message="no reply has a token to learn from; lower skip_first")
+                break
+            self.learnt.append(self.learnt[-1] | {s.id for s in (*repair, *preserve)})
+            self.progress.emit("step", step=step, figures=figures)
+            if step == 1:
+                probe.check()
+            if step % stopping.validate_every and step < stopping.max_steps:
+                continue
+            now = self.measure(step)
+            if now.drift_nats is not None and now.drift_nats > stopping.max_drift_nats:
+                break
+            without_gain = 0 if now.gap_nats < best.gap_nats else without_gain + 1
+            best = min(best, now, key=lambda measured: measured.gap_nats)
+            if without_gain >= stopping.patience:
+                break
+        return start, best
+
+    def _check_rows(self) -> list[Row]:
+        return [student_row(s) for s in self.trainer.with_replies(self.validate_repair[:_CHECK_ROWS], "check")]
+
+    def probes(self, best: Measured) -> list[Probe]:
+        """Return the sequences on which the best step differs most from the start of the round."""
+        self.trainer.policy.load_adapter_state(best.adapter, "the best step")
+        some = [*self.validate_repair, *self.validate_preserve, *self.repair][:_PROBE_CANDIDATES]
+        rows = [student_row(s) for s in self.trainer.with_replies(some, "probe")]
+        found: list[tuple[float, Probe]] = []
+        for group in micro_batches(rows, [row.length for row in rows], self.config.batch.micro_batch):
+            pairs = zip(group, self.trainer.teacher.logprobs(group), self.trainer.policy.logprobs(group), strict=True)
+            for row, before_T, after_T in pairs:
+                probe = Probe(
+                    ids=(*row.prompt_ids, *row.completion_ids),
+                    start=len(row.prompt_ids),
+                    before_logprobs=tuple(before_T.tolist()),
+                    after_logprobs=tuple(after_T.tolist()),
+                )
+                found.append((float((after_T - before_T).abs().mean()), probe))
+        return [probe for _, probe in sorted(found, key=lambda pair: -pair[0])[:_PROBES]]
+
+
+def read_config(directory: Path) -> RoundConfig:
+    """Read `round.json`. Raises LearnerError when it is missing or wrong."""
+    path = directory / ROUND_FILE
+    try:
+        return RoundConfig.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise LearnerError(f"{path} is missing: this is not a round directory") from None
+    except ValidationError as error:
+        raise LearnerError(f"{path} cannot be used: {error}") from error
+
+
+def _parent_id(config: RoundConfig, digests: Digests) -> str | None:
+    if config.parent is None:
+        return None
+    manifest = read_manifest(config.parent)
+    digests.check(manifest, config.parent)
+    return manifest.id
+
+
+def run_round(directory: Path, progress: ProgressLog) -> None:
+    """Run the round in `directory` to a checkpoint or a finding. Raises SecondNatureError when it cannot be run."""
+    config = read_config(directory)
+    if (directory / CHECKPOINT_DIR).exists():
+        read_manifest(directory / CHECKPOINT_DIR)
+        return
+    remove_unfinished(directory)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    digests = digests_of(config.base)
+    parent_id = _parent_id(config, digests)
+    renderer = Renderer(config.base)
+    samples, refusals = read_samples(directory / SAMPLES_FILE, renderer, config)
+    progress.emit("started", figures={"samples": len(samples), "refused": len(refusals)})
+    for refusal in refusals:
+        progress.emit("refused", message=f"{SAMPLES_FILE}, {refusal.place}: {refusal.reason}")
+    policy = load_policy(config)
+    trainer = Trainer(config, policy, renderer.eos_ids)
+    if config.parent is not None:
+        load_optimizer_state(config.parent, policy, trainer.optimizer)
+    this = Round(config, trainer, samples, progress)
+    if (missing := this.missing()) is not None:
+        progress.emit("finding", message=missing)
+        return
+    start, best = this.train()
+    if best.step == 0:
+        progress.emit(
+            "finding",
+            message=f"no step came closer to the hinted teacher than the {start.gap_nats:.4f} nats at the start within "
+            f"a drift of {config.stopping.max_drift_nats} nats; nothing was published",
+        )
+        return
+    figures = best.figures | {"gap_before_nats": start.gap_nats}
+    publication = Publication(
+        step=best.step,
+        adapter=best.adapter,
+        optimizer=best.optimizer,
+        probes=this.probes(best),
+        sample_ids=tuple(sorted(this.learnt[best.step])),
+        parent_id=parent_id,
+        figures=figures,
+    )
+    manifest = publish(directory, config, digests, publication)
+    progress.emit("published", step=best.step, message=manifest.id, figures=figures)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the learner; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m learner.run", description="Train one round.")
+    parser.add_argument("round_dir", type=Path, help="the directory with round.json and samples.jsonl")
+    directory: Path = parser.parse_args(arguments).round_dir
+    transformers_logging.set_verbosity_error()
+    try:
+        with ProgressLog(directory) as progress:
+            try:
+                run_round(directory, progress)
+            except SecondNatureError as error:
+                progress.failed(str(error))
+                raise
+            except Exception as error:
+                progress.failed(f"{type(error).__name__}: {error}")
+                traceback.print_exc()
+                raise LearnerError(f"the learner failed unexpectedly: {error}") from error
+    except SecondNatureError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""The `secondnature` command. Data goes to stdout, progress to stderr; `--json` prints one JSON value.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 the gate said no, 4 no daemon answers.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness_adapters.errors import ConfigError, SecondNatureError
+from ops.client import DaemonClient, DaemonUnreachableError
+
+EXIT_FAILED, EXIT_USAGE, EXIT_GATE, EXIT_UNREACHABLE = 1, 2, 3, 4
+
+app = typer.Typer(
+    help="Second Nature: corrections in live agent traffic become a served LoRA adapter.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+traces_app = typer.Typer(help="Sessions, and files of sessions.", no_args_is_help=True)
+signals_app = typer.Typer(help="Moments that showed the agent was wrong.", no_args_is_help=True)
+hints_app = typer.Typer(help="Hints and their trials.", no_args_is_help=True)
+rounds_app = typer.Typer(help="Training rounds.", no_args_is_help=True)
+adapters_app = typer.Typer(help="Versions of the adapter.", no_args_is_help=True)
+for name, group in (
+    ("traces", traces_app),
+    ("signals", signals_app),
+    ("hints", hints_app),
+    ("rounds", rounds_app),
+    ("adapters", adapters_app),
+):
+    app.add_typer(group, name=name)
+
+err = Console(stderr=True)
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="The TOML file; environment alone without.")]
+UrlOption = Annotated[str | None, typer.Option("--url", help="The daemon's address. [env: SECONDNATURE_URL]")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000)]
+
+
+def main() -> None:
+    """Run the command; errors of ours become a message and an exit code."""
+    try:
+        app()
+    except DaemonUnreachableError as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        sys.exit(EXIT_UNREACHABLE)
+    except ConfigError as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        sys.exit(EXIT_USAGE)
+    except SecondNatureError as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        sys.exit(EXIT_FAILED)
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    roles: Annotated[str, typer.Option(help="`all`, `proxy` or `worker`.")] = "all",
+) -> None:
+    """Run the service until it is told to stop."""
+    from daemon.config import load  # noqa: PLC0415 - keeps `--help` fast
+    from daemon.lifecycle import run  # noqa: PLC0415
+
+    run(load(config), roles)
+
+
+@app.command()
+def demo(
+    json: JsonOption = False,
+    seed: Annotated[int, typer.Option(help="Seed of the traffic, the trials and the round.")] = 0,
+    rule: Annotated[str, typer.Option(help="The house rule the simulated users hold the desk to.")] = "brief",
+    keep: Annotated[Path | None, typer.Option(help="Keep the daemon's data in this folder.")] = None,
+) -> None:
+    """Walk the whole loop on this machine: traffic, corrections, hints, training, gate, swap, rollback."""
+    from ops.demo import run_demo  # noqa: PLC0415
+
+    report = run_demo(rule=rule, seed=seed, keep=keep, plain=json)
+    if json:
+        _print_json(report)
+    if report["verdict"] != "promote":
+        raise typer.Exit(EXIT_GATE)
+
+
+@app.command()
+def doctor(config: ConfigOption = None, json: JsonOption = False) -> None:
+    """Check that everything the configuration names is there and safe to use."""
+    from ops.doctor import examine  # noqa: PLC0415
+
+    findings = examine(config)
+    if json:
+        _print_json(findings)
+    else:
+        _print_table(("check", "ok", "what was found"), ((f["check"], _mark(f["ok"]), f["found"]) for f in findings))
+    if not all(f["ok"] for f in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+def status(url: UrlOption = None, json: JsonOption = False) -> None:
+    """Say what serves, what has been found, and what the next round waits for."""
+    answer = DaemonClient(url).get("/api/status")
+    if json:
+        _print_json(answer)
+        return
+    _print_table(("", ""), ((k, v) for k, v in answer.items() if k != "counts"))
+    _print_table(("noun", "count"), answer["counts"].items())
+
+
+@app.command()
+def rollback(
+    url: UrlOption = None,
+    json: JsonOption = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Serve the previous version again."""
+    client = DaemonClient(url)
+    if sys.stdin.isatty() and not (yes or json):
+        now = client.get("/api/status")
+        typer.confirm(f"Roll back from {now['serving']} to {now['previous'] or 'nothing'}?", abort=True, err=True)
+    answer = client.post("/api/rollback")
+    if json:
+        _print_json(answer)
+    else:
+        typer.echo(f"serving {answer['current']} again (generation {answer['generation']})")
+
+
+@traces_app.command("import")
+def traces_import(
+    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, readable=True)],
+    url: UrlOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read and report.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Read recorded sessions from files and append them to the daemon's log."""
+    from ops.importing import import_files  # noqa: PLC0415
+
+    reports = import_files(files, None if dry_run else DaemonClient(url))
+    if json:
+        _print_json({"files": reports})
+        return
+    _print_table(
+        ("file", "format", "exchanges", "appended", "skipped"),
+        ((r["path"], r["format"], r["exchanges"], r["appended"], len(r["skipped"])) for r in reports),
+    )
+    for report in reports:
+        for skipped in report["skipped"]:
+            err.print(f"{report['path']}:{skipped['line']}: {skipped['reason']}", markup=False, highlight=False)
+
+
+@traces_app.command("list")
+def traces_list(url: UrlOption = None, json: JsonOption = False, limit: LimitOption = 50) -> None:
+    """List sessions, newest first."""
+    _show(DaemonClient(url).get("/api/traces", limit=limit), json, ("id", "harness", "tenant", "turns", "complete"))
+
+
+@traces_app.command("show")
+def traces_show(trace_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one session turn by turn."""
+    trace = DaemonClient(url).get(f"/api/traces/{trace_id}")
+    if json:
+        _print_json(trace)
+        return
+    rows = ((t["index"], t["author"], t["version"] or "", t["text"]) for t in trace["turns"])
+    _print_table(("turn", "author", "version", "text"), rows)
+
+
+@signals_app.command("list")
+def signals_list(
+    url: UrlOption = None, json: JsonOption = False, limit: LimitOption = 50, state: str | None = None
+) -> None:
+    """List signals, newest first."""
+    found = DaemonClient(url).get("/api/signals", limit=limit, state=state)
+    _show(found, json, ("id", "kind", "trace_id", "target", "fault", "confidence", "evidence"))
+
+
+@hints_app.command("list")
+def hints_list(
+    url: UrlOption = None, json: JsonOption = False, limit: LimitOption = 50, state: str | None = None
+) -> None:
+    """List hints with their pass rates, newest first."""
+    found = DaemonClient(url).get("/api/hints", limit=limit, state=state)
+    _show(found, json, ("id", "state", "family", "baseline", "score", "text"))
+
+
+@hints_app.command("show")
+def hints_show(hint_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one hint and every trial of it."""
+    hint = DaemonClient(url).get(f"/api/hints/{hint_id}")
+    if json:
+        _print_json(hint)
+        return
+    typer.echo(f"{hint['text']}\n({hint['family']}, {hint['state']}, for turn {hint['target']} of {hint['trace_id']})")
+    rows = ((_mark(t["hinted"]), _mark(t["passed"]), t["seed"], t["reply"]) for t in hint["trials"])
+    _print_table(("with the hint", "passed", "seed", "reply"), rows)
+
+
+@rounds_app.command("list")
+def rounds_list(url: UrlOption = None, json: JsonOption = False) -> None:
+    """List rounds."""
+    _show(DaemonClient(url).get("/api/rounds"), json, ("id", "state", "parent", "directory"))
+
+
+@rounds_app.command("show")
+def rounds_show(round_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one round and what the learner measured."""
+    row = DaemonClient(url).get(f"/api/rounds/{round_id}")
+    if json:
+        _print_json(row)
+        return
+    typer.echo(f"{row['id']}: {row['state']} {row['body'].get('reason', '')}")
+    rows = (
+        (p["event"], p["step"], p["message"] or ", ".join(f"{k} {v:.4g}" for k, v in p["figures"].items()))
+        for p in row["progress"]
+    )
+    _print_table(("event", "step", "figures"), rows)
+
+
+@rounds_app.command("start")
+def rounds_start(url: UrlOption = None, json: JsonOption = False) -> None:
+    """Start a round with what there is, whatever the thresholds say."""
+    answer = DaemonClient(url).post("/api/rounds")
+    _print_json(answer) if json else typer.echo("a round was asked for; follow it with `secondnature rounds list`")
+
+
+@adapters_app.command("list")
+def adapters_list(url: UrlOption = None, json: JsonOption = False) -> None:
+    """List versions with their verdicts."""
+    found = DaemonClient(url).get("/api/adapters")
+    if json:
+        _print_json(found)
+        return
+    rows = (
+        (a["version"], a["state"], (a["verdict"] or {}).get("decision", ""), a["round_id"], a["path"]) for a in found
+    )
+    _print_table(("version", "state", "verdict", "round", "path"), rows)
+
+
+@adapters_app.command("promote")
+def adapters_promote(version: str, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Serve a version on your own word, whatever its verdict."""
+    answer = DaemonClient(url, timeout_s=300).post(f"/api/adapters/{version}/promote")
+    if json:
+        _print_json(answer)
+    else:
+        typer.echo(f"serving {answer['current']} (generation {answer['generation']})")
+
+
+def _show(rows: Sequence[dict[str, Any]], json: bool, columns: Sequence[str]) -> None:
+    if json:
+        _print_json(rows)
+    else:
+        _print_table(columns, ([row[column] for column in columns] for row in rows))
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    table = Table(*columns, box=None, pad_edge=False, show_header=any(columns))
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    Console().print(table, markup=False, highlight=False)
+
+
+def _cell(value: Any) -> str:
+    """Return a cell's text. Recorded text is untrusted: control characters are shown, never sent to the terminal."""
+    if value is None:
+        return "-"
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text).replace("[", "\\[")
+
+
+def _mark(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: "-"}[value]
+
+
+if __name__ == "__main__":
+    main()

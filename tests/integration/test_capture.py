@@ -1,0 +1,348 @@
+"""The recorder: one terminal record per request, whatever happens to the log, the disk or the process."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import street_children
+from broker import Broker, running_broker
+from log_children import open_log
+from street_children import begun
+from traffic import conversation, exchange, said
+
+from daemon.capture import Recorder, rough_bytes
+from daemon.kafka_log import KafkaLog
+from daemon.log import EventLog
+from daemon.sqlite_log import SqliteLog
+from harness_adapters.errors import ConfigError, LogUnavailableError
+from harness_adapters.exchange import Exchange, Feedback, Status, exchange_json
+
+DEADLINE_S = 60.0
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.01)
+
+
+def read_all(log: EventLog) -> list[Exchange]:
+    """The log's exchanges, each where it came first, as its readers see them."""
+    first: dict[str, Exchange] = {}
+    while batch := log.poll(max_records=500, timeout_s=0.5):
+        for record in batch:
+            if record.kind == "exchange":
+                first.setdefault(record.id, exchange_json.validate_json(record.value))
+    return list(first.values())
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteLog]:
+    with closing(open_sqlite(tmp_path)) as opened:
+        opened.lag_records()
+        yield opened
+
+
+def open_sqlite(tmp_path: Path, timeout_s: float = 0.1) -> SqliteLog:
+    return SqliteLog(tmp_path / "log.sqlite", "g", timeout_s=timeout_s)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def spools(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "spool").iterdir())
+
+
+def feedback(name: str) -> Feedback:
+    return Feedback(id=name, response_id="resp", tenant="default", created_at=1.0, comment="no")
+
+
+def test_an_exchange_goes_into_the_log_and_leaves_no_trace_on_disk(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    sent = conversation("a", 20)
+    for e in sent:
+        recorder.begin(begun(e))
+        recorder.end(e)
+    recorder.feedback(feedback("fb"))
+    recorder.keep(conversation("imported", 3))
+    recorder.close()
+    assert [r for r in read_all(log) if r.id.startswith("a-")] == sent
+    assert log.lag_records() == 24
+    assert recorder.status().appended == 24
+    assert spools(tmp_path) == []
+
+
+def test_a_request_that_never_ended_is_abandoned_without_content(tmp_path: Path, log: SqliteLog) -> None:
+    first = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    e = exchange("e", [said("user", "my secret")], "answer", sequence=3)
+    first.begin(begun(e))
+    first.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    (record,) = read_all(log)
+    assert record.status is Status.ABANDONED
+    assert (record.id, record.route_key, record.sequence, record.model) == ("e", e.route_key, 3, "agent")
+    assert (record.request, record.response) == ({}, None)
+    assert spools(tmp_path) == []
+
+
+def test_nobody_abandons_the_running_requests_of_another(tmp_path: Path, log: SqliteLog) -> None:
+    first = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    e = conversation("a", 1)[0]
+    first.begin(begun(e))
+    second = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    second.close()
+    assert read_all(log) == []
+    first.end(e)
+    first.close()
+    assert read_all(log) == [e]
+
+
+def test_while_the_log_is_away_everything_waits_on_disk_and_keeps_its_order(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    sent = conversation("a", 60)
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent[:40]:
+            recorder.begin(begun(e))
+            recorder.end(e)
+        wait_until(lambda: recorder.status().spool_records == 40)
+        assert not recorder.status().log_available
+        assert recorder.status().queue_records == 0
+        recorder.feedback(feedback("fb"))
+    for e in sent[40:]:
+        recorder.end(e)
+    wait_until(lambda: recorder.status().appended == 61)
+    assert recorder.status().log_available
+    assert recorder.status().spool_bytes == recorder.status().spool_records == 0
+    recorder.close()
+    assert read_all(log) == sent
+
+
+def test_what_the_log_never_took_is_taken_up_by_the_next_start(tmp_path: Path, log: SqliteLog) -> None:
+    sent = conversation("a", 10)
+    with locked(tmp_path / "log.sqlite"):
+        recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+        for e in sent:
+            recorder.end(e)
+        recorder.close()
+        again = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+        assert again.status().spool_records == 10
+        again.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    assert read_all(log) == sent
+    assert spools(tmp_path) == []
+
+
+def test_memory_is_bounded_by_count_and_every_request_leaves_a_record(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path, timeout_s=DEADLINE_S), tmp_path / "spool", max_queue_records=10)
+    sent = [exchange(f"e{n}", [said("user", "x" * 1000)], "y", sequence=n) for n in range(100)]
+    with locked(tmp_path / "log.sqlite"):
+        recorder.end(sent[0])
+        wait_until(lambda: recorder.status().queue_bytes == 0)
+        for e in sent[1:]:
+            recorder.begin(begun(e))
+            recorder.end(e)
+        status = recorder.status()
+        assert status.queue_records == 1 + 40
+        assert status.queue_bytes == sum(rough_bytes(e) for e in sent[1:11])
+        assert status.dropped == {"queue_full": 89}
+    recorder.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    records = read_all(log)
+    assert {r.id for r in records} == {e.id for e in sent}
+    assert records[:11] == sent[:11]
+    assert all(r.status is Status.OK and r.error == "content not recorded: queue_full" for r in records[11:41])
+    assert all(r.status is Status.ABANDONED for r in records[41:])
+
+
+def test_memory_is_bounded_by_bytes(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path, timeout_s=DEADLINE_S), tmp_path / "spool", max_queue_bytes=3000)
+    sent = conversation("a", 5)
+    with locked(tmp_path / "log.sqlite"):
+        recorder.end(sent[0])
+        wait_until(lambda: recorder.status().queue_bytes == 0)
+        for e in sent[1:]:
+            recorder.end(e, size_bytes=1400)
+        assert recorder.status().queue_bytes == 2800
+    recorder.close()
+    assert [r.error for r in read_all(log)] == [None, None, None, *["content not recorded: queue_full"] * 2]
+
+
+def test_a_full_spool_keeps_records_without_content(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool", max_spool_bytes=20_000)
+    sent = [exchange(f"e{n}", [said("user", "x" * 5000)], "y", sequence=n) for n in range(30)]
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent:
+            recorder.begin(begun(e))
+            recorder.end(e)
+        wait_until(lambda: recorder.status().queue_records == 0)
+        status = recorder.status()
+        assert status.spool_bytes <= 22_000
+        assert status.dropped["spool_full"] >= 26
+        with pytest.raises(LogUnavailableError, match="nothing was recorded"):
+            recorder.keep(sent)
+    recorder.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    records = {r.id: r for r in read_all(log)}
+    assert set(records) == {e.id for e in sent}
+    assert sum(bool(r.request) for r in records.values()) == 3
+    assert {r.status for r in records.values()} == {Status.OK, Status.ABANDONED}
+
+
+def test_what_is_not_json_leaves_a_record_without_content(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    e = exchange("e", [said("user", "q")], "a", sequence=1)
+    recorder.end(replace(e, request={"odd": object()}))
+    recorder.end(replace(e, id="half", request={"text": "cut \ud83d"}))
+    recorder.close()
+    odd, half = read_all(log)
+    assert odd.error == "content not recorded: not_json"
+    assert half.request == {"text": "cut ?"}
+    assert recorder.status().dropped == {"not_json": 1}
+
+
+@pytest.mark.kafka
+def test_what_is_too_large_for_kafka_leaves_a_record_without_content(tmp_path: Path, broker: Broker) -> None:
+    topic = f"topic-{os.urandom(8).hex()}"
+    with (
+        closing(KafkaLog(broker.address, topic, "g", assignment="all", partitions=1)) as writer,
+        closing(KafkaLog(broker.address, topic, "g", assignment="all")) as reader,
+    ):
+        recorder = Recorder(writer, tmp_path / "spool")
+        small = conversation("a", 3)
+        large = exchange("large", [said("user", os.urandom(1_100_000).hex())], "a", sequence=9)
+        recorder.keep([small[0], large, *small[1:]])
+        recorder.close()
+        assert read_all(reader) == [
+            small[0],
+            replace(large, request={}, response=None, error="content not recorded: too_large"),
+            *small[1:],
+        ]
+        assert recorder.status().dropped == {"too_large": 1}
+
+
+def test_an_unreadable_spool_is_put_aside_and_the_recorder_starts(tmp_path: Path, log: SqliteLog) -> None:
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "old.sqlite").write_bytes(b"power cut" * 1000)
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    sent = conversation("a", 2)
+    for e in sent:
+        recorder.end(e)
+    recorder.close()
+    assert read_all(log) == sent
+    assert spools(tmp_path) == ["old.broken"]
+
+
+def test_a_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, log: SqliteLog) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="give a writable data folder"):
+        Recorder(log, tmp_path / "file" / "spool")
+
+
+def test_a_recorder_that_is_stuck_gives_what_it_holds_to_the_next(tmp_path: Path, log: SqliteLog) -> None:
+    writer = open_sqlite(tmp_path, timeout_s=DEADLINE_S)
+    recorder = Recorder(writer, tmp_path / "spool")
+    sent = conversation("a", 5)
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent:
+            recorder.end(e)
+        wait_until(lambda: recorder.status().queue_bytes < sum(map(rough_bytes, sent)))
+        recorder.close(timeout_s=0.2)
+        assert recorder.status().spool_records == 5
+    wait_until(lambda: recorder.status().appended > 0)
+    assert read_all(log) == sent[: recorder.status().appended]
+
+
+def run_proxy(spec: str, spool: Path, name: str, *, timeout_s: float, lines: int, pause_s: float) -> list[str]:
+    """Run a recording process, kill it after so many lines and a little more; returns the lines it said."""
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        street_children.__file__,
+        "proxy",
+        spec,
+        str(spool),
+        name,
+        str(timeout_s),
+    ]
+    child = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    said_lines = [child.stdout.readline() for _ in range(lines)]
+    time.sleep(pause_s)
+    child.send_signal(signal.SIGKILL)
+    said_lines += child.stdout.readlines()
+    child.wait()
+    child.stdout.close()
+    return [line.strip() for line in said_lines if line.endswith("\n")]
+
+
+def check_records(log: EventLog, lines: list[str]) -> None:
+    """Every begun request has a terminal record, every acknowledged feedback is there, keys kept their order."""
+    kinds: dict[str, str] = {}
+    statuses: dict[str, Status] = {}
+    keys: dict[tuple[str, str], list[int]] = defaultdict(list)
+    while batch := log.poll(max_records=500, timeout_s=1.0):
+        for record in batch:
+            kinds.setdefault(record.id, record.kind)
+            if record.kind == "exchange" and record.id not in statuses:
+                e = exchange_json.validate_json(record.value)
+                statuses[e.id] = e.status
+                if e.status is Status.OK:
+                    keys[e.route_key, e.id.split("-")[0]].append(e.sequence)
+                else:
+                    assert e.request == {}
+    begun_ids = [line.split()[1] for line in lines if line.startswith("begun")]
+    assert set(begun_ids) <= set(statuses)
+    assert {line.split()[1] for line in lines if line.startswith("feedback")} <= set(kinds)
+    assert all(statuses[i] is Status.ABANDONED for i in begun_ids if i.endswith("9"))
+    assert Counter(statuses.values())[Status.OK] > len(begun_ids) / 2
+    assert all(numbers == sorted(numbers) for numbers in keys.values())
+
+
+def test_a_proxy_killed_at_any_moment_leaves_a_record_of_every_request(tmp_path: Path, log: SqliteLog) -> None:
+    chance = random.Random(5)
+    spec, lines = f"sqlite:{tmp_path / 'log.sqlite'}", list[str]()
+    for name in ("one", "two"):
+        lines += run_proxy(spec, tmp_path / "spool", name, timeout_s=10.0, lines=50, pause_s=chance.uniform(0, 0.05))
+    with locked(tmp_path / "log.sqlite"):
+        for name in ("three", "four"):
+            lines += run_proxy(
+                spec, tmp_path / "spool", name, timeout_s=0.05, lines=50, pause_s=chance.uniform(0, 0.05)
+            )
+    Recorder(open_sqlite(tmp_path, 10.0), tmp_path / "spool").close()
+    check_records(log, lines)
+    assert spools(tmp_path) == []
+
+
+@pytest.mark.kafka
+def test_a_proxy_killed_during_an_outage_of_kafka_leaves_a_record_of_every_request(tmp_path: Path) -> None:
+    with running_broker() as broker:
+        spec = f"kafka:{broker.address}/traffic"
+        with closing(open_log(spec)) as log:
+            log.lag_records()
+            lines = run_proxy(spec, tmp_path / "spool", "one", timeout_s=10.0, lines=60, pause_s=0.05)
+            broker.pause()
+            try:
+                lines += run_proxy(spec, tmp_path / "spool", "two", timeout_s=0.7, lines=300, pause_s=0.05)
+            finally:
+                broker.resume()
+            with closing(open_log(spec)) as writer:
+                Recorder(writer, tmp_path / "spool").close(timeout_s=DEADLINE_S)
+            check_records(log, lines)
+    assert spools(tmp_path) == []

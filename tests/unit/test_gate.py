@@ -1,0 +1,136 @@
+"""The gate's figures against independent references, and its verdicts on planted candidates."""
+
+import math
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.gate import CaseResult, Decision, GateBounds, Reply, judge, mean_interval, paired_difference, repetition
+
+BOUNDS = GateBounds()
+
+
+def case(
+    index: int,
+    kind: str,
+    candidate: bool | None,
+    serving: bool | None,
+    *,
+    text: str = "It ships tomorrow.",
+    kl: float | None = 0.01,
+) -> CaseResult:
+    return CaseResult(
+        case_id=f"c{index}",
+        kind="flagged" if kind == "flagged" else "passing",
+        candidate=Reply(text=text, tokens=len(text.split()), passed=candidate),
+        serving=Reply(text="It ships on Monday.", tokens=4, passed=serving),
+        kl_nats=kl,
+    )
+
+
+def good(flagged: int = 20, passing: int = 10) -> list[CaseResult]:
+    return [case(i, "flagged", True, False) for i in range(flagged)] + [
+        case(100 + i, "passing", True, True) for i in range(passing)
+    ]
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Two-sided exact sign test, summed by hand."""
+    n = wins + losses
+    tail = sum(math.comb(n, k) for k in range(max(wins, losses), n + 1)) / 2**n
+    return min(1.0, 2 * tail)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
+def test_gain_excludes_zero_exactly_when_the_sign_test_rejects(wins: int, losses: int, ties: int) -> None:
+    pairs = [(True, False)] * wins + [(False, True)] * losses + [(True, True)] * ties
+    found = paired_difference(pairs)
+    assert found["low"] <= found["value"] <= found["high"]
+    excludes = found["low"] > 0 or found["high"] < 0
+    if wins + losses:
+        assert excludes == (sign_test(wins, losses) < 0.05)
+    else:
+        assert not excludes
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_paired_difference_is_antisymmetric(pairs: list[tuple[bool, bool]]) -> None:
+    there, back = paired_difference(pairs), paired_difference([(b, a) for a, b in pairs])
+    assert there["value"] == pytest.approx(-back["value"])
+    assert there["low"] == pytest.approx(-back["high"])
+
+
+def test_mean_interval_covers_the_mean_and_shrinks_with_n() -> None:
+    few, many = mean_interval([0.0, 1.0] * 5), mean_interval([0.0, 1.0] * 200)
+    assert few["low"] < 0.5 < few["high"]
+    assert many["high"] - many["low"] < few["high"] - few["low"]
+    assert mean_interval([0.3, 0.3]) == {"value": 0.3, "low": 0.3, "high": 0.3}
+
+
+def test_repetition_counts_repeated_four_grams() -> None:
+    assert repetition("a b c d e f") == 0
+    assert repetition("a b c d a b c d") == pytest.approx(1 - 4 / 5)
+    assert repetition("no") == 0
+
+
+def test_a_good_candidate_is_promoted() -> None:
+    verdict = judge(good(), BOUNDS)
+    assert verdict.decision is Decision.PROMOTE, verdict.reasons
+    assert not verdict.ungraded
+
+
+def test_an_identical_candidate_is_held() -> None:
+    results = [case(i, "flagged", False, False) for i in range(20)] + [case(i, "passing", True, True) for i in range(9)]
+    assert judge(results, BOUNDS).decision is Decision.HOLD
+
+
+def test_too_few_cases_hold_whatever_the_gain() -> None:
+    assert judge(good(flagged=7), BOUNDS).decision is Decision.HOLD
+    assert judge(good(passing=3), BOUNDS).decision is Decision.HOLD
+
+
+def test_a_worse_candidate_is_rejected() -> None:
+    results = [case(i, "flagged", False, True) for i in range(20)] + [case(i, "passing", True, True) for i in range(9)]
+    assert judge(results, BOUNDS).decision is Decision.REJECT
+
+
+@pytest.mark.parametrize(
+    ("name", "results"),
+    [
+        ("passing_drop", [*good(passing=0), *(case(i, "passing", i > 5, True) for i in range(12))]),
+        ("kl_nats", [*good(passing=0), *(case(i, "passing", True, True, kl=0.9) for i in range(9))]),
+        ("length_ratio", [*good(passing=0), *(case(i, "passing", True, True, text="Yes.") for i in range(9))]),
+        ("repetition_rise", [*good(), *(case(i, "flagged", True, False, text="no " * 40) for i in range(20))]),
+        ("empty_rise", [*good(), *(case(i, "flagged", True, False, text=" ") for i in range(5))]),
+    ],
+)
+def test_each_guard_rejects_by_itself(name: str, results: list[CaseResult]) -> None:
+    verdict = judge(results, BOUNDS)
+    assert verdict.decision is Decision.REJECT
+    assert [f.name for f in verdict.figures if f.ok is False and f.role == "guard"] == [name]
+    assert any(name in reason for reason in verdict.reasons)
+
+
+def test_without_grades_a_person_decides() -> None:
+    results = [case(i, "flagged", None, None) for i in range(20)] + [case(i, "passing", True, True) for i in range(9)]
+    verdict = judge(results, BOUNDS)
+    assert verdict.decision is Decision.HOLD
+    assert verdict.ungraded
+
+
+def test_no_cases_at_all_is_a_hold_with_reasons() -> None:
+    verdict = judge([], BOUNDS)
+    assert verdict.decision is Decision.HOLD
+    assert verdict.reasons
+
+
+def test_false_promotions_stay_near_their_nominal_rate() -> None:
+    """All outcomes of 8 discordant pairs under no change: the exact share that promotes is at most 2.5 %."""
+    promoted = 0
+    for signs in product((True, False), repeat=8):
+        results = [case(i, "flagged", won, not won) for i, won in enumerate(signs)]
+        results += [case(i, "passing", True, True) for i in range(9)]
+        promoted += judge(results, BOUNDS).decision is Decision.PROMOTE
+    assert promoted / 2**8 <= 0.025
