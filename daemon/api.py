@@ -1,5 +1,6 @@
 """The control routes: what is there, feedback in, rounds, promotion, rollback. Agents' keys do not open them."""
 
+import asyncio
 import hmac
 import time
 import uuid
@@ -154,8 +155,10 @@ def make_router(parts: Parts) -> APIRouter:
             except ValidationError as error:
                 detail = f"line {number} is not an exchange: {error}; nothing was appended"
                 raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, detail) from error
-        for exchange in exchanges:
-            parts.recorder.end(exchange)
+        try:
+            await asyncio.to_thread(parts.recorder.keep, exchanges)
+        except LogUnavailableError as error:
+            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}) from error
         return Imported(appended=len(exchanges))
 
     @control.get("/signals")

@@ -46,6 +46,7 @@ class Cycle:
         self._serving = serving
         self._graders: list[Grader] = load_graders(settings.graders)
         self._asked = asyncio.Event()
+        self._settled = False
         self.waits_for = ""
         """What keeps the next round from starting, in words."""
 
@@ -54,15 +55,27 @@ class Cycle:
         self._asked.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Walk until told to stop. A stage that fails is logged and tried again at the next pass."""
-        stages: tuple[Callable[[], Awaitable[bool]], ...] = (self.read_sessions, self.write_hints, self.run_rounds)
+        """Walk until told to stop. A stage that fails is logged and tried again at the next pass.
+
+        Rounds have a walk of their own, as one takes from minutes to hours and corrections go on coming in.
+        """
+        async with asyncio.TaskGroup() as walks:
+            walks.create_task(self._walk(stop, self._read_and_hint))
+            walks.create_task(self._walk(stop, self.run_rounds))
+
+    async def _read_and_hint(self) -> bool:
+        read = await self.read_sessions()
+        hinted = await self.write_hints()
+        self._settled = not (read or hinted)
+        return read or hinted
+
+    async def _walk(self, stop: asyncio.Event, step: Callable[[], Awaitable[bool]]) -> None:
         while not stop.is_set():
-            busy = False
-            for stage in stages:
-                try:
-                    busy |= await stage()
-                except SecondNatureError as error:
-                    logger.warning("stage_failed", stage=stage.__name__, reason=str(error))
+            try:
+                busy = await step()
+            except SecondNatureError as error:
+                logger.warning("walk_interrupted", reason=str(error))
+                busy = False
             if not busy:
                 try:
                     await asyncio.wait_for(stop.wait(), timeout=self._settings.rounds.poll_s)
@@ -141,7 +154,10 @@ class Cycle:
         logger.info("hints_tried", signal=signal.id, tried=len(tried), passed=passed, screened_out=len(refused))
 
     async def run_rounds(self) -> bool:
-        """Take up unfinished rounds first; then start a new one when there is enough to learn from."""
+        """Take up unfinished rounds first; then start a new one when there is enough to learn from.
+
+        While hints are still coming in, a round waits for them, unless it is full already.
+        """
         for row in await asyncio.to_thread(self._store.rounds):
             if row.state in ("running", "published"):
                 await self._finish(row)
@@ -151,6 +167,9 @@ class Cycle:
             return False
         material = await asyncio.to_thread(rounds.gather, self._store, self._settings)
         self.waits_for = rounds.enough(material, self._settings) or ""
+        full = len(material.flagged.get("train", ())) >= self._settings.rounds.max_hints
+        if not (self.waits_for or self._settled or full):
+            self.waits_for = "the hints being tried"
         if self.waits_for and not asked:
             return False
         self._asked.clear()
@@ -195,8 +214,7 @@ class Cycle:
             created_at=time.time(),
             body={"samples": dict(counts)},
         )
-        self._store.put_round(row)
-        self._store.put_samples(round_id, specs)
+        self._store.open_round(row, specs)
         logger.info("round_started", round=round_id, directory=str(directory), samples=dict(counts))
         return row
 
@@ -234,14 +252,17 @@ class Cycle:
             self._store.put_verdict, candidate, row.id, verdict.decision.value, verdict_body(verdict, started)
         )
         logger.info("verdict", candidate=candidate, decision=verdict.decision.value, reasons=list(verdict.reasons))
+        extra: dict[str, Any] = {"candidate": candidate}
         if verdict.decision is Decision.PROMOTE or not self._settings.gate.enabled:
+            swap_started = time.monotonic()
             state, why = await self._promote(candidate)
+            extra["swap_s"] = round(time.monotonic() - swap_started, 3)
         elif verdict.decision is Decision.REJECT:
             await self._serving.discard(candidate)
             state, why = "rejected", "; ".join(verdict.reasons)
         else:
             state, why = "held", "; ".join(verdict.reasons)
-        await asyncio.to_thread(self._store.set_round_state, row.id, state, {"reason": why, "candidate": candidate})
+        await asyncio.to_thread(self._store.set_round_state, row.id, state, {"reason": why, **extra})
 
     async def _promote(self, candidate: str) -> tuple[str, str]:
         try:

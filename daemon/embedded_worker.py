@@ -46,12 +46,11 @@ class TextStream:
             return ""
         self._start, self._read = self._read, len(self._ids)
         self._waiting += now[len(before) :]
-        for stop in self._stop:
-            at = self._waiting.find(stop)
-            if at >= 0:
-                self.stopped_by, text = stop, self._waiting[:at]
-                self._waiting = ""
-                return text
+        found = [(at, stop) for stop in self._stop if (at := self._waiting.find(stop)) >= 0]
+        if found:
+            at, self.stopped_by = min(found, key=lambda place: place[0])
+            text, self._waiting = self._waiting[:at], ""
+            return text
         cut = len(self._waiting) - self._hold
         text, self._waiting = self._waiting[: max(cut, 0)], self._waiting[max(cut, 0) :]
         return text

@@ -1,24 +1,22 @@
 """Where the engine is: a child process of ours that is started and kept alive, or one that runs elsewhere."""
 
 import asyncio
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import aiohttp
-import orjson
 
 from daemon.config import Settings
+from daemon.embedded_process import EmbeddedEngine
 from daemon.engine import EngineClient
 from daemon.health import EngineWatch
 from daemon.logs import get_logger
 from daemon.metrics import Metrics
 from daemon.supervise import wait_for
-from harness_adapters.errors import EngineError
+from harness_adapters.errors import ConfigError, EngineError
 
 LOOK_EVERY_S = 1.0
-STOP_S = 10.0
 
 logger = get_logger(__name__)
 
@@ -33,13 +31,12 @@ class EngineSource:
         self._session = session
         self._metrics = metrics
         self._watch = watch
-        self._child: Process | None = None
-        self._port = 0
+        self._child: EmbeddedEngine | None = None
 
     @property
     def url(self) -> str:
         """Root of the engine's routes; known once started."""
-        return self._settings.engine.url or f"http://127.0.0.1:{self._port}"
+        return self._child.base_url if self._child else (self._settings.engine.url or "").rstrip("/")
 
     async def start(self) -> EngineClient:
         """Start the child if there is to be one, wait until the engine answers, and check that it can be used safely.
@@ -70,10 +67,10 @@ class EngineSource:
         """Look after the engine: a dead child is started again, and a restarted engine is given its adapters again."""
         up = True
         while not stop.is_set():
-            if self._child is not None and self._child.returncode is not None:
-                up = False
-                self._watch.say(ok=False, reason=f"the engine ended with {self._child.returncode} and is started again")
-                logger.error("engine_died", code=self._child.returncode)
+            if self._child is not None and not self._child.alive:
+                up, code = False, await self._child.wait()
+                self._watch.say(ok=False, reason=f"the engine ended with {code} and is started again")
+                logger.error("engine_died", code=code)
                 self._metrics.engine_restarts.inc()
                 await self._spawn()
             was_up, up = up, await client.health()
@@ -85,42 +82,19 @@ class EngineSource:
 
     async def stop(self) -> None:
         """End the child. An engine that runs elsewhere goes on."""
-        child = self._child
-        if child is None or child.returncode is not None:
-            return
-        child.terminate()
-        try:
-            await asyncio.wait_for(child.wait(), STOP_S)
-        except TimeoutError:
-            child.kill()
-            await child.wait()
+        if self._child is not None:
+            await self._child.stop()
 
     async def _spawn(self) -> None:
-        """Start the child and wait until it says that it serves. It ends with us: its standard input closes then."""
-        engine, rank = self._settings.engine, self._settings.learner.lora.rank
-        arguments = {
-            "--model": self._settings.model.path,
-            "--served-model-name": engine.base_model,
-            "--port": self._port,
-            "--max-loras": engine.max_loras,
-            "--max-lora-rank": rank,
-            "--threads": engine.threads,
-        }
-        flat = [str(word) for pair in arguments.items() for word in pair]
-        command = [sys.executable, "-m", "daemon.embedded_engine", *flat, "--exit-with-stdin"]
-        self._child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
-        assert self._child.stdout is not None
-        try:
-            line = await asyncio.wait_for(self._child.stdout.readline(), engine.start_timeout_s)
-        except TimeoutError:
-            await self.stop()
-            raise EngineError(
-                f"the embedded engine was not ready after {engine.start_timeout_s:.0f} s; raise engine.start_timeout_s,"
-                " or use a smaller model"
-            ) from None
-        if not line:
-            code = await self._child.wait()
-            raise EngineError(
-                f"the embedded engine ended with {code} before it was ready; its reason stands in the log"
-            )
-        self._port = int(orjson.loads(line)["port"])
+        """Start the child, at the port it had before if it had one."""
+        engine, path = self._settings.engine, self._settings.model.path
+        if path is None:
+            raise ConfigError("model.path is missing: the embedded engine needs the folder of the base model's weights")
+        self._child = await EmbeddedEngine.start(
+            path.absolute(),
+            name=engine.base_model,
+            port=urlsplit(self._child.base_url).port or 0 if self._child else 0,
+            max_loras=engine.max_loras,
+            threads=engine.threads,
+            ready_s=engine.start_timeout_s,
+        )

@@ -70,12 +70,6 @@ class Alias:
 class RoundStore(StoreBase):
     """Rounds, samples, verdicts, adapters and aliases."""
 
-    def put_round(self, row: RoundRow) -> None:
-        """Store a round, or replace it. Raises StoreError when there is no such state."""
-        must_be_one_of("round", row.state, ROUND_STATES)
-        with self._writing() as connection:
-            self._put(connection, tables.rounds, {**asdict(row), "body": body_of(row.body)})
-
     def round(self, round_id: str) -> RoundRow | None:
         """Return a round by id."""
         return next(iter(self._rounds(round_id)), None)
@@ -103,12 +97,13 @@ class RoundStore(StoreBase):
             merged = {**json.loads(body), **(body_update or {})}
             connection.execute(update(tables.rounds).where(c.id == round_id).values(state=state, body=body_of(merged)))
 
-    def put_samples(self, round_id: str, specs: Sequence[SampleSpec]) -> None:
-        """Store what a round learns from."""
+    def open_round(self, row: RoundRow, specs: Sequence[SampleSpec]) -> None:
+        """Store a round with what it learns from in one transaction, so that none of its hints is taken twice."""
         with self._writing() as connection:
+            self._put(connection, tables.rounds, {**asdict(row), "body": body_of(row.body)})
             for spec in specs:
-                row = {"round_id": round_id, "id": spec.id, "hint_id": spec.hint_id, "body": spec.model_dump_json()}
-                self._put(connection, tables.samples, row, by=("round_id", "id"))
+                sample = {"round_id": row.id, "id": spec.id, "hint_id": spec.hint_id, "body": spec.model_dump_json()}
+                self._put(connection, tables.samples, sample, by=("round_id", "id"))
 
     def samples(self, round_id: str) -> list[SampleSpec]:
         """Return what a round learnt from, by id."""

@@ -26,7 +26,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from harness_adapters.errors import LearnerError, SecondNatureError
-from learner.batch import Row, micro_batches
+from learner.batch import micro_batches
 from learner.checkpoint import Publication, load_optimizer_state, optimizer_state, publish, remove_unfinished
 from learner.config import CHECKPOINT_DIR, ROUND_FILE, SAMPLES_FILE, RoundConfig
 from learner.digests import Digests, digests_of
@@ -38,7 +38,7 @@ from learner.render import Renderer
 from learner.sample import Sample, read_samples
 from learner.step import FrozenProbe, Trainer, student_row
 
-_CHECK_ROWS = 4
+_CHECK_ROWS = 2
 _PROBE_CANDIDATES = 12
 _PROBES = 4
 
@@ -51,6 +51,8 @@ class Measured:
     gap_nats: float
     drift_nats: float | None
     """None when there is no preservation sample to measure it on."""
+    replies: list[Sample]
+    """The repair samples with the replies that were measured."""
     adapter: dict[str, Tensor]
     optimizer: dict[str, Tensor]
 
@@ -110,6 +112,7 @@ class Round:
             step=step,
             gap_nats=gap,
             drift_nats=drift,
+            replies=replies,
             adapter=self.trainer.policy.adapter_state(),
             optimizer=optimizer_state(self.trainer.policy, self.trainer.optimizer) if step else {},
         )
@@ -121,7 +124,7 @@ class Round:
         """Train until no gain, too much drift, or the last step. Return the start and the best step, measured."""
         stopping, batch = self.config.stopping, self.config.batch
         start = best = self.measure(0)
-        rows = self._check_rows()
+        rows = [student_row(sample) for sample in start.replies[:_CHECK_ROWS]]
         self.trainer.check_empty_hint(rows)
         probe = FrozenProbe(self.trainer, rows)
         order = random.Random(f"{self.config.seed}:order")  # noqa: S311  an order to repeat, not a secret
@@ -150,14 +153,10 @@ class Round:
                 break
         return start, best
 
-    def _check_rows(self) -> list[Row]:
-        return [student_row(s) for s in self.trainer.with_replies(self.validate_repair[:_CHECK_ROWS], "check")]
-
     def probes(self, best: Measured) -> list[Probe]:
         """Return the sequences on which the best step differs most from the start of the round."""
         self.trainer.policy.load_adapter_state(best.adapter, "the best step")
-        some = [*self.validate_repair, *self.validate_preserve, *self.repair][:_PROBE_CANDIDATES]
-        rows = [student_row(s) for s in self.trainer.with_replies(some, "probe")]
+        rows = [student_row(s) for s in (*best.replies, *self.validate_preserve)][:_PROBE_CANDIDATES]
         found: list[tuple[float, Probe]] = []
         for group in micro_batches(rows, [row.length for row in rows], self.config.batch.micro_batch):
             pairs = zip(group, self.trainer.teacher.logprobs(group), self.trainer.policy.logprobs(group), strict=True)

@@ -63,13 +63,13 @@ def main() -> None:
 @app.command()
 def serve(
     config: ConfigOption = None,
-    roles: Annotated[str, typer.Option(help="`all`, `proxy` or `worker`.")] = "all",
+    roles: Annotated[str, typer.Option(help="`all`, or some of `proxy,worker`.")] = "all",
 ) -> None:
     """Run the service until it is told to stop."""
     from daemon.config import load  # noqa: PLC0415 - keeps `--help` fast
     from daemon.lifecycle import run  # noqa: PLC0415
 
-    run(load(config), roles)
+    run(load(config), roles.split(","))
 
 
 @app.command()

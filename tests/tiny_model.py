@@ -1,5 +1,7 @@
-"""A real Llama of about 0.8 M random parameters with a real byte-level tokenizer: small enough for every test, and served by
-vLLM and the embedded engine alike."""
+"""A real Llama of about 0.8 M random parameters with a real byte-level tokenizer.
+
+Small enough for every test, and served by vLLM and the embedded engine alike.
+"""
 
 from pathlib import Path
 

@@ -202,7 +202,7 @@ def stage(name: str, what: str) -> Generator[Callable[[str], None]]:
 
 
 def _count(status: dict[str, Any], noun: str) -> int:
-    return sum(count for name, count in status["counts"].items() if name.split(".")[0] == noun)
+    return int(status["counts"].get(noun, 0))
 
 
 def _progress_line(row: dict[str, Any]) -> str:

@@ -220,8 +220,8 @@ def spec(name: str, hint: str | None) -> SampleSpec:
 
 
 def test_rounds_move_on_and_keep_what_was_said_of_them(store: Store) -> None:
-    store.put_round(round_row("round-1"))
-    store.put_round(round_row("round-2"))
+    store.open_round(round_row("round-1"), [])
+    store.open_round(round_row("round-2"), [])
     store.set_round_state("round-1", "published", {"reason": ""})
     store.set_round_state("round-1", "promoted", {"reason": "gain", "candidate": "agent@v1"})
     row = store.round("round-1")
@@ -238,12 +238,10 @@ def test_rounds_move_on_and_keep_what_was_said_of_them(store: Store) -> None:
 
 
 def test_hints_of_failed_rounds_are_free_again(store: Store) -> None:
-    store.put_round(round_row("round-1"))
-    store.put_round(round_row("round-2"))
     specs = [spec("a", "hint-1"), spec("b", "hint-2"), spec("c", None)]
-    store.put_samples("round-1", specs)
-    store.put_samples("round-1", specs)
-    store.put_samples("round-2", [spec("a", "hint-3")])
+    store.open_round(round_row("round-1"), specs)
+    store.open_round(round_row("round-1"), specs)
+    store.open_round(round_row("round-2"), [spec("a", "hint-3")])
     assert store.samples("round-1") == specs
     assert store.used_hints() == {"hint-1", "hint-2", "hint-3"}
     store.set_round_state("round-1", "failed")
@@ -253,7 +251,7 @@ def test_hints_of_failed_rounds_are_free_again(store: Store) -> None:
 
 
 def test_verdicts_and_adapters(store: Store) -> None:
-    store.put_round(round_row("round-1"))
+    store.open_round(round_row("round-1"), [])
     store.put_verdict("agent@v1", "round-1", "hold", {"figures": [1.5]})
     store.put_verdict("agent@v1", "round-1", "promote", {"figures": [2.5], "reasons": []})
     (verdict,) = store.verdicts()
