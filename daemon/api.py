@@ -19,7 +19,7 @@ from daemon.cycle import Cycle
 from daemon.serving import Serving
 from daemon.store import Store
 from daemon.tail import Tail
-from harness_adapters.errors import CheckpointError, EngineError, LogUnavailableError
+from harness_adapters.errors import CheckpointError, EngineError, LogUnavailableError, StoreError
 from harness_adapters.exchange import Exchange, Feedback, exchange_json
 from harness_adapters.ids import stable_id
 from hinting.hint import Hint
@@ -37,6 +37,7 @@ class Parts:
     store: Store
     serving: Serving
     recorder: Recorder
+    engine_url: Callable[[], str]
     cycle: Cycle | None = None
     tail: Tail | None = None
 
@@ -95,13 +96,12 @@ def make_router(parts: Parts) -> APIRouter:
     store = parts.store
 
     @router.post("/v1/feedback", status_code=status.HTTP_202_ACCEPTED)
-    def give_feedback(
-        given: FeedbackIn, request: Request
-    ) -> Accepted:
+    def give_feedback(given: FeedbackIn, request: Request) -> Accepted:
         """Record what a person thinks of a response; it takes the same way through the log as the traffic."""
         if given.rating is None and not given.comment and given.accepted_edit is None:
             raise HTTPException(
-                status.HTTP_422_UNPROCESSABLE_CONTENT, "give a rating, a comment or an accepted_edit: nothing was recorded"
+                status.HTTP_422_UNPROCESSABLE_CONTENT,
+                "give a rating, a comment or an accepted_edit: nothing was recorded",
             )
         feedback = Feedback(
             id=stable_id("fb", given.response_id, uuid.uuid4()),
@@ -115,7 +115,9 @@ def make_router(parts: Parts) -> APIRouter:
         try:
             parts.recorder.feedback(feedback)
         except LogUnavailableError as error:
-            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}) from error
+            raise HTTPException(
+                status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}
+            ) from error
         return Accepted(id=feedback.id)
 
     @control.get("/status")
@@ -124,6 +126,8 @@ def make_router(parts: Parts) -> APIRouter:
         alias = parts.serving.alias()
         return {
             "model": parts.settings.model.name,
+            "engine": parts.engine_url(),
+            "base": parts.settings.engine.base_model,
             "serving": parts.serving.current(),
             "previous": alias.previous if alias else None,
             "generation": alias.generation if alias else 0,
@@ -158,11 +162,15 @@ def make_router(parts: Parts) -> APIRouter:
         try:
             await asyncio.to_thread(parts.recorder.keep, exchanges)
         except LogUnavailableError as error:
-            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}) from error
+            raise HTTPException(
+                status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}
+            ) from error
         return Imported(appended=len(exchanges))
 
     @control.get("/signals")
-    def list_signals(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
+    def list_signals(
+        state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    ) -> list[dict[str, Any]]:
         """Return signals, newest first."""
         return [asdict(signal) for signal in store.signals(state, limit)]
 
@@ -220,6 +228,8 @@ def make_router(parts: Parts) -> APIRouter:
             return asdict(parts.serving.rollback())
         except EngineError as error:
             raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
+        except StoreError as error:
+            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error)) from error
 
     router.include_router(control)
     return router

@@ -23,13 +23,13 @@ from harness_adapters.errors import ConfigError
 from hinting.graders import GraderConfig
 from learner.config import (
     BatchSettings,
+    GateBounds,
     GenerationSettings,
     LoraSettings,
     ObjectiveSettings,
     OptimizerSettings,
     StoppingSettings,
 )
-from learner.gate import GateBounds
 
 PREFIX = "SECONDNATURE_"
 CONFIG_VARIABLE = "SECONDNATURE_CONFIG"

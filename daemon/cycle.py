@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import structlog
 from daemon import rounds
 from daemon.config import Settings
 from daemon.engine import EngineClient
-from daemon.gatekeeper import gate_cases, measure
+from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.store import RoundRow, SessionRow, Store
 from harness_adapters.errors import CheckpointError, ConfigError, EngineError, RenderError, SecondNatureError
@@ -31,7 +30,6 @@ from hinting.signal import Fault, Signal
 from hinting.verify import try_hints
 from hinting.write import propose
 from learner.config import CHECKPOINT_DIR, Progress, RoundConfig
-from learner.gate import Decision, Verdict, judge
 
 logger = structlog.get_logger()
 
@@ -39,11 +37,14 @@ logger = structlog.get_logger()
 class Cycle:
     """Walks the street, one stage after the other, for as long as it is let."""
 
-    def __init__(self, settings: Settings, store: Store, engine: EngineClient, serving: Serving) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, engine: EngineClient, serving: Serving, metrics: Metrics
+    ) -> None:
         self._settings = settings
         self._store = store
         self._engine = engine
         self._serving = serving
+        self._metrics = metrics
         self._graders: list[Grader] = load_graders(settings.graders)
         self._asked = asyncio.Event()
         self._settled = False
@@ -95,7 +96,9 @@ class Cycle:
         self._store.put_trace(trace)
         found = self._store.put_signals(detect(trace, self._store.feedback_for(responses)))
         self._store.mark_read(session.id, session.revision)
+        self._metrics.stages.labels("trace", "read").inc()
         for signal in found:
+            self._metrics.stages.labels("signal", signal.kind.value).inc()
             logger.info("signal_found", signal=signal.id, kind=signal.kind.value, trace=trace.id, target=signal.target)
 
     async def write_hints(self) -> bool:
@@ -148,6 +151,7 @@ class Cycle:
             return
         for hint in (*tried, *refused):
             await asyncio.to_thread(store.put_hint, hint)
+            self._metrics.stages.labels("hint", hint.state.value).inc()
         passed = any(hint.state is HintState.PASSED for hint in tried)
         state, why = ("hinted", "") if passed else ("set_aside", "no hint passed its trials")
         await asyncio.to_thread(store.set_signal_state, signal.id, state, why)
@@ -206,6 +210,8 @@ class Cycle:
         )
         rounds.write_round(directory, config, specs)
         counts = Counter(spec.mode for spec in specs if spec.split == "train")
+        for mode, count in counts.items():
+            self._metrics.stages.labels("sample", mode).inc(count)
         row = RoundRow(
             id=round_id,
             state="running",
@@ -225,10 +231,10 @@ class Cycle:
             code = await rounds.run_learner(directory, self._settings.learner.threads)
             last = (await asyncio.to_thread(rounds.read_progress, directory))[-1:]
             state, why = _ended(code, last[0] if last else None)
-            await asyncio.to_thread(self._store.set_round_state, row.id, state, {"reason": why})
-            logger.info("round_ended", round=row.id, state=state, reason=why)
             if state != "published":
+                await self._end(row, state, {"reason": why})
                 return
+            await asyncio.to_thread(self._store.set_round_state, row.id, state)
         await self._gate(row, directory / CHECKPOINT_DIR)
 
     async def _gate(self, row: RoundRow, checkpoint: Path) -> None:
@@ -236,51 +242,41 @@ class Cycle:
         try:
             candidate = await self._serving.prepare(checkpoint, row.id)
         except (EngineError, CheckpointError, OSError) as error:
-            await asyncio.to_thread(
-                self._store.set_round_state, row.id, "rejected", {"reason": f"the candidate cannot be loaded: {error}"}
-            )
-            logger.error("candidate_refused", round=row.id, reason=str(error))
+            await self._end(row, "rejected", {"reason": f"the candidate cannot be loaded: {error}"})
             return
-        material = await asyncio.to_thread(rounds.gather, self._store, self._settings)
-        cases = await asyncio.to_thread(gate_cases, self._store, material, self._settings)
-        started = time.monotonic()
-        results = await measure(
-            self._engine, candidate, self._serving.current(), cases, self._graders, self._settings
-        )
-        verdict = judge(results, self._settings.gate.bounds)
-        await asyncio.to_thread(
-            self._store.put_verdict, candidate, row.id, verdict.decision.value, verdict_body(verdict, started)
-        )
-        logger.info("verdict", candidate=candidate, decision=verdict.decision.value, reasons=list(verdict.reasons))
-        extra: dict[str, Any] = {"candidate": candidate}
-        if verdict.decision is Decision.PROMOTE or not self._settings.gate.enabled:
-            swap_started = time.monotonic()
-            state, why = await self._promote(candidate)
-            extra["swap_s"] = round(time.monotonic() - swap_started, 3)
-        elif verdict.decision is Decision.REJECT:
-            await self._serving.discard(candidate)
-            state, why = "rejected", "; ".join(verdict.reasons)
-        else:
-            state, why = "held", "; ".join(verdict.reasons)
-        await asyncio.to_thread(self._store.set_round_state, row.id, state, {"reason": why, **extra})
+        from daemon.gatekeeper import Gatekeeper  # noqa: PLC0415 - see there: scipy is slow to import
 
-    async def _promote(self, candidate: str) -> tuple[str, str]:
+        gatekeeper = Gatekeeper(self._settings, self._store, self._engine, self._graders)
+        verdict, body = await gatekeeper.examine(candidate, self._serving.current())
+        decision = verdict.decision.value
+        await asyncio.to_thread(self._store.put_verdict, candidate, row.id, decision, body)
+        self._metrics.verdicts.labels(decision).inc()
+        logger.info("verdict", candidate=candidate, decision=decision, reasons=list(verdict.reasons))
+        said: dict[str, Any] = {"candidate": candidate, "reason": "; ".join(verdict.reasons)}
+        if decision == "promote" or not self._settings.gate.enabled:
+            said |= await self._promote(candidate)
+        elif decision == "reject":
+            await self._serving.discard(candidate)
+            said["state"] = "rejected"
+        else:
+            said["state"] = "held"
+        await self._end(row, said.pop("state"), said)
+
+    async def _promote(self, candidate: str) -> dict[str, Any]:
+        started = time.monotonic()
         try:
             await self._serving.promote(candidate)
         except (EngineError, CheckpointError, RenderError) as error:
             logger.warning("promotion_held", candidate=candidate, reason=str(error))
-            return "held", str(error)
-        return "promoted", ""
+            return {"state": "held", "reason": str(error)}
+        return {"state": "promoted", "swap_s": round(time.monotonic() - started, 3)}
 
-
-def verdict_body(verdict: Verdict, started: float) -> dict[str, Any]:
-    """Return a verdict as stored and shown: reasons, every figure, and how long it took."""
-    return {
-        "reasons": list(verdict.reasons),
-        "figures": [asdict(figure) for figure in verdict.figures],
-        "ungraded": verdict.ungraded,
-        "wall_s": time.monotonic() - started,
-    }
+    async def _end(self, row: RoundRow, state: str, said: dict[str, Any]) -> None:
+        """Record how a round ended."""
+        await asyncio.to_thread(self._store.set_round_state, row.id, state, said)
+        self._metrics.rounds.labels(state).inc()
+        self._metrics.round_seconds.observe(time.time() - row.created_at)
+        logger.info("round_ended", round=row.id, state=state, **said)
 
 
 def _unteachable(signal: Signal, min_confidence: float) -> str | None:

@@ -1,16 +1,20 @@
-"""Measure a candidate against the adapter now serving, on gate sessions, through the engine."""
+"""Measure a candidate against the adapter now serving, on gate sessions, through the engine.
+
+Imported when the first candidate is measured: scipy takes a second to import, and a daemon should start in about one.
+"""
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import structlog
 
 from daemon.config import Settings
 from daemon.engine import EngineClient
-from daemon.rounds import Material, prefix_of
+from daemon.rounds import Material, gather, prefix_of
 from daemon.store import Store
 from harness_adapters.errors import EngineError, RenderError
 from harness_adapters.exchange import Exchange
@@ -19,7 +23,7 @@ from hinting.grade import Grader, case_of
 from hinting.graders import grade_all
 from hinting.model import Completion, Sampling
 from hinting.reply import read_reply
-from learner.gate import CaseResult, Reply
+from learner.gate import CaseResult, Reply, Verdict, judge
 
 logger = structlog.get_logger()
 
@@ -35,86 +39,97 @@ class GateCase:
     exchange: Exchange | None
 
 
-def gate_cases(store: Store, material: Material, settings: Settings) -> list[GateCase]:
-    """Return the gate side's flagged and accepted turns, at most `gate.max_cases` of each."""
-    wanted: list[tuple[Literal["flagged", "passing"], Trace, int]] = [
-        *(("flagged", f.trace, f.hint.target) for f in material.flagged.get("gate", [])[: settings.gate.max_cases]),
-        *(("passing", a.trace, a.turn) for a in material.accepted.get("gate", [])[: settings.gate.max_cases]),
-    ]
-    cases: list[GateCase] = []
-    for kind, trace, turn in wanted:
-        exchange_id = trace.turns[turn].exchange_id
-        exchange = store.exchange(exchange_id) if exchange_id else None
-        cases.append(GateCase(f"{trace.id}#{turn}", kind, trace, turn, exchange))
-    return cases
+class Gatekeeper:
+    """Answers held-out turns with two policies and judges the one by the other."""
 
+    def __init__(self, settings: Settings, store: Store, engine: EngineClient, graders: Sequence[Grader]) -> None:
+        self._settings = settings
+        self._store = store
+        self._engine = engine
+        self._graders = graders
 
-async def measure(
-    engine: EngineClient,
-    candidate: str,
-    serving: str,
-    cases: Sequence[GateCase],
-    graders: Sequence[Grader],
-    settings: Settings,
-) -> list[CaseResult]:
-    """Answer every case with both policies at one seed and grade the replies.
+    async def examine(self, candidate: str, serving: str) -> tuple[Verdict, dict[str, Any]]:
+        """Measure a candidate and return its verdict, and the verdict as it is stored and shown.
 
-    A case the engine or the template refuses is left out and logged. Raises EngineError when every case was.
-    """
-    slots = asyncio.Semaphore(settings.hints.max_concurrency)
+        Raises EngineError when no case could be answered.
+        """
+        started = time.monotonic()
+        material = await asyncio.to_thread(gather, self._store, self._settings)
+        results = await self.measure(candidate, serving, await asyncio.to_thread(self._cases, material))
+        verdict = judge(results, self._settings.gate.bounds)
+        return verdict, {
+            "against": serving,
+            "reasons": list(verdict.reasons),
+            "figures": [asdict(figure) for figure in verdict.figures],
+            "cases": [asdict(result) for result in results],
+            "ungraded": verdict.ungraded,
+            "wall_s": round(time.monotonic() - started, 3),
+        }
 
-    async def one(number: int, case: GateCase) -> CaseResult | None:
-        async with slots:
-            try:
-                return await _measure(engine, candidate, serving, number, case, graders, settings)
-            except (EngineError, RenderError) as error:
-                logger.warning("gate_case_refused", case=case.id, reason=str(error))
-                return None
+    async def measure(self, candidate: str, serving: str, cases: Sequence[GateCase]) -> list[CaseResult]:
+        """Answer every case with both policies at one seed and grade the replies.
 
-    found = await asyncio.gather(*(one(number, case) for number, case in enumerate(cases)))
-    results = [result for result in found if result is not None]
-    if cases and not results:
-        raise EngineError("no gate case could be answered; see the log for each case's reason")
-    return results
+        A case the engine or the template refuses is left out and logged. Raises EngineError when every case was.
+        """
+        slots = asyncio.Semaphore(self._settings.hints.max_concurrency)
 
+        async def one(number: int, case: GateCase) -> CaseResult | None:
+            async with slots:
+                try:
+                    return await self._measure(candidate, serving, number, case)
+                except (EngineError, RenderError) as error:
+                    logger.warning("gate_case_refused", case=case.id, reason=str(error))
+                    return None
 
-async def _measure(
-    engine: EngineClient,
-    candidate: str,
-    serving: str,
-    seed: int,
-    case: GateCase,
-    graders: Sequence[Grader],
-    settings: Settings,
-) -> CaseResult:
-    new, old = engine.for_model(candidate), engine.for_model(serving)
-    messages = prefix_of(case.trace, case.turn, case.exchange)
-    if case.exchange and case.exchange.sampled:
-        prompt_ids = list(case.exchange.sampled.prompt_ids)
-    else:
-        prompt_ids = await new.render(messages, case.trace.tools)
-    sampling = Sampling(temperature=settings.gate.temperature, max_tokens=settings.hints.max_tokens, seed=seed)
-    replies = await asyncio.gather(new.complete(prompt_ids, sampling), old.complete(prompt_ids, sampling))
+        found = await asyncio.gather(*(one(number, case) for number, case in enumerate(cases)))
+        results = [result for result in found if result is not None]
+        if cases and not results:
+            raise EngineError("no gate case could be answered; see the log for each case's reason")
+        return results
 
-    async def graded(completion: Completion) -> Reply:
-        text, calls = read_reply(completion.text)
-        grade = await grade_all(graders, case_of(case.trace, case.turn, text, calls))
-        return Reply(text=completion.text, tokens=len(completion.ids), passed=grade.passed)
+    def _cases(self, material: Material) -> list[GateCase]:
+        """Return the gate side's flagged and accepted turns, at most `gate.max_cases` of each."""
+        most = self._settings.gate.max_cases
+        wanted: list[tuple[Literal["flagged", "passing"], Trace, int]] = [
+            *(("flagged", f.trace, f.hint.target) for f in material.flagged.get("gate", [])[:most]),
+            *(("passing", a.trace, a.turn) for a in material.accepted.get("gate", [])[:most]),
+        ]
+        cases: list[GateCase] = []
+        for kind, trace, turn in wanted:
+            exchange_id = trace.turns[turn].exchange_id
+            exchange = self._store.exchange(exchange_id) if exchange_id else None
+            cases.append(GateCase(f"{trace.id}#{turn}", kind, trace, turn, exchange))
+        return cases
 
-    kl = None
-    if case.kind == "passing":
-        kl = await kl_nats(engine, candidate, serving, prompt_ids, seed, settings.hints.max_tokens)
-    return CaseResult(
-        case_id=case.id,
-        kind=case.kind,
-        candidate=await graded(replies[0]),
-        serving=await graded(replies[1]),
-        kl_nats=kl,
-    )
+    async def _measure(self, candidate: str, serving: str, seed: int, case: GateCase) -> CaseResult:
+        new, old = self._engine.for_model(candidate), self._engine.for_model(serving)
+        if case.exchange and case.exchange.sampled:
+            prompt_ids = list(case.exchange.sampled.prompt_ids)
+        else:
+            prompt_ids = await new.render(prefix_of(case.trace, case.turn, case.exchange), case.trace.tools)
+        most = self._settings.hints.max_tokens
+        sampling = Sampling(temperature=self._settings.gate.temperature, max_tokens=most, seed=seed)
+        replies = await asyncio.gather(new.complete(prompt_ids, sampling), old.complete(prompt_ids, sampling))
+
+        async def graded(completion: Completion) -> Reply:
+            text, calls = read_reply(completion.text)
+            grade = await grade_all(self._graders, case_of(case.trace, case.turn, text, calls))
+            return Reply(text=completion.text, tokens=len(completion.ids), passed=grade.passed)
+
+        kl = None
+        if case.kind == "passing":
+            kl = await kl_nats(self._engine, candidate, serving, prompt_ids, seed=seed, max_tokens=most)
+        return CaseResult(
+            case_id=case.id,
+            kind=case.kind,
+            candidate=await graded(replies[0]),
+            serving=await graded(replies[1]),
+            kl_nats=kl,
+        )
 
 
 async def kl_nats(
-    engine: EngineClient, first: str, second: str, prompt_ids: Sequence[int], seed: int, max_tokens: int
+    engine: EngineClient, first: str, second: str, prompt_ids: Sequence[int], *, seed: int, max_tokens: int
 ) -> float | None:
     """Estimate the mean KL(first ‖ second) per token, in nats, on one reply that `first` samples at temperature 1.
 

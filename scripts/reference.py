@@ -1,7 +1,7 @@
 """Write docs/configuration.md and docs/metrics.md from the code that defines them.
 
-    python scripts/reference.py          write both
-    python scripts/reference.py --check  exit 1 if either differs from what stands there
+python scripts/reference.py          write both
+python scripts/reference.py --check  exit 1 if either differs from what stands there
 """
 
 import sys
@@ -24,7 +24,7 @@ def configuration() -> str:
         "# Configuration",
         "",
         "One TOML file (`secondnature serve --config FILE`), and the environment over it:",
-        f"`{PREFIX}SECTION__KEY`, e.g. `{PREFIX}SERVER__PORT=8701`. Unknown keys are refused with the nearest valid name.",
+        f"`{PREFIX}SECTION__KEY`, e.g. `{PREFIX}SERVER__PORT=8701`. Unknown keys are refused, with the nearest name.",
         "This page is written by `scripts/reference.py` from `daemon/config.py`.",
     ]
     for path, section, rows in sections(Settings, ""):

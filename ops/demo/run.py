@@ -99,7 +99,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
 
 
 async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> dict[str, Any]:
-    """Watch the daemon until its first round has a verdict, asking small things meanwhile so that it swaps under load."""
+    """Watch the daemon until its first round has ended, asking small things meanwhile so that it swaps under load."""
     daemon = DaemonClient(service.url)
     deadline = time.monotonic() + LEARN_S
     stop = asyncio.Event()
@@ -109,7 +109,9 @@ async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> di
             status = await asyncio.to_thread(daemon.get, "/api/status")
             found = await asyncio.to_thread(daemon.get, "/api/rounds")
             if not found:
-                say(f"{_count(status, 'signals')} signals, {_count(status, 'hints')} hints tried; {status['waits_for']}")
+                say(
+                    f"{_count(status, 'signals')} signals, {_count(status, 'hints')} hints tried; {status['waits_for']}"
+                )
             else:
                 row = await asyncio.to_thread(daemon.get, f"/api/rounds/{found[0]['id']}")
                 say(_progress_line(row))
@@ -153,7 +155,7 @@ async def _drift(service: Service, served: str, seed: int) -> float:
 
         async def one(number: int, question: str) -> float | None:
             prompt_ids = await base.render([user(question)])
-            return await kl_nats(engine, served, status["base"], prompt_ids, seed + number, KL_TOKENS)
+            return await kl_nats(engine, served, status["base"], prompt_ids, seed=seed + number, max_tokens=KL_TOKENS)
 
         found = await asyncio.gather(*(one(n, question) for n, question in enumerate(scenario.UNRELATED)))
     values = [value for value in found if value is not None]

@@ -337,7 +337,7 @@ UNRELATED = lines("""
 Translate to French: The cat sleeps on the chair.
 What is 17 plus 25?
 Write a haiku about the sea.
-Summarise in two sentences: The Roman Empire lasted for many centuries and shaped law, language and building across Europe.
+Summarise in two sentences: The Roman Empire lasted for centuries and shaped law, language and building in Europe.
 What is the capital of Japan?
 Write a Python function that reverses a string.
 Explain photosynthesis to a ten year old.

@@ -78,7 +78,9 @@ class Service:
             check=False,
         )
         if done.returncode:
-            raise DemoError(f"`secondnature {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+            raise DemoError(
+                f"`secondnature {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}"
+            )
         return json.loads(done.stdout)
 
 

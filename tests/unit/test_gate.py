@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.gate import CaseResult, Decision, GateBounds, Reply, judge, mean_interval, paired_difference, repetition
+from learner.config import GateBounds
+from learner.gate import CaseResult, Decision, Reply, judge, mean_interval, paired_difference, repetition
 
 BOUNDS = GateBounds()
 
