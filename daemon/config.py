@@ -146,8 +146,8 @@ class RoundSettings(_Section):
     gate_share: float = Field(default=0.2, gt=0, lt=1)
     max_preserve: int = Field(default=256, ge=0)
     """Accepted turns of each side that go in, to keep what works."""
-    offline: bool = True
-    """Learn from the recorded replies too, not only from fresh ones."""
+    max_offline: int = Field(default=256, ge=0)
+    """Recorded replies to learn from, beside the fresh ones that every hinted turn gives."""
     window: int = Field(default=10_000, ge=1)
     """Latest hints and traces that a round looks at."""
     poll_s: float = Field(default=1.0, gt=0)

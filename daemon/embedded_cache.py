@@ -38,7 +38,7 @@ class LayerCache(CacheLayerMixin):
         assert self.keys is not None and self.values is not None
         end = self.used + key_states.shape[2]
         if end > self.keys.shape[2]:
-            self._replace(*self.states(), room=end // 2 + 64)
+            self._replace(*self.states(), room=end - self.used + end // 2)
         self.keys[:, :, self.used : end] = key_states
         self.values[:, :, self.used : end] = value_states
         self.used = end

@@ -52,7 +52,9 @@ class EmbeddedEngine:
             "max-batch": max_batch,
         }
         arguments = [f"--{key}={value}" for key, value in options.items()]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        # Waiting threads sleep instead of spinning, as the learner may share these cores.
+        quiet = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+        environment = {**quiet, **os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         if threads:
             environment["OMP_NUM_THREADS"] = str(threads)
         with log.open("ab") if log else contextlib.nullcontext() as output:

@@ -97,17 +97,19 @@ def enough(material: Material, settings: Settings) -> str | None:
 def build_specs(store: Store, material: Material, settings: Settings) -> list[SampleSpec]:
     """Turn the material of the train and validate sides into unrendered samples.
 
-    Every flagged turn gives a one-step sample and, on the train side, an offline one where its reply was recorded;
-    every accepted turn gives a preservation sample, up to `rounds.max_preserve` a side.
+    Every flagged turn gives a one-step sample and, on the train side, up to `rounds.max_offline` of them an offline one
+    from the recorded reply; every accepted turn gives a preservation sample, up to `rounds.max_preserve` a side.
     """
     specs: list[SampleSpec] = []
     sides: tuple[Split, ...] = ("train", "validate")
+    limits = settings.rounds
     for side in sides:
-        for turn in material.flagged.get(side, [])[: settings.rounds.max_hints]:
-            specs.append(_spec(store, turn.trace, turn.hint.target, mode="one_step", side=side, hint=turn.hint))
-            if side == "train" and settings.rounds.offline:
-                specs.append(_spec(store, turn.trace, turn.hint.target, mode="offline", side=side, hint=turn.hint))
-        accepted = material.accepted.get(side, [])[: settings.rounds.max_preserve]
+        flagged = material.flagged.get(side, [])[: limits.max_hints]
+        specs += [_spec(store, t.trace, t.hint.target, mode="one_step", side=side, hint=t.hint) for t in flagged]
+        if side == "train":
+            recorded = flagged[: limits.max_offline]
+            specs += [_spec(store, t.trace, t.hint.target, mode="offline", side=side, hint=t.hint) for t in recorded]
+        accepted = material.accepted.get(side, [])[: limits.max_preserve]
         specs += [_spec(store, turn.trace, turn.turn, mode="preserve", side=side) for turn in accepted]
     return specs
 

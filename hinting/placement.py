@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from harness_adapters.errors import RenderError
 from harness_adapters.trace import Message
 
-HINT_BLOCK = "\n\n[Note for the next reply: {hint}]"
+HINT_BLOCK = "\n\n---\n{hint}"
+"""Measured with one hint on SmolLM2-135M, 32 topics: followed 0.91 of the time behind a rule, 0.78 behind a blank line,
+0.75 as a note, 0.3 to 0.66 in brackets or tags."""
 
 
 def hint_block(hint: str) -> str:
@@ -34,7 +36,7 @@ def with_suffix(messages: Sequence[Message], suffix: str) -> list[Message]:
 
 
 # Two probes that differ in their last character: what follows both alike is the template's own closing.
-PROBES = ("\n\n[probe a", "\n\n[probe b")
+PROBES = ("\n\n---\nprobe a", "\n\n---\nprobe b")
 
 
 def anchor(prompt_ids: Sequence[int], probe_a: Sequence[int], probe_b: Sequence[int]) -> int:

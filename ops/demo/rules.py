@@ -144,12 +144,21 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
     settings = {
         "data_dir": str(data_dir),
         "model": {"name": name, "path": str(model)},
-        "hints": {"temperature": 0.6, "max_tokens": 96, "max_concurrency": 16},
-        "rounds": {"min_hints": 32, "min_validate": 8, "min_gate": 12, "validate_share": 0.15, "gate_share": 0.25},
+        "hints": {"temperature": 0.6, "max_tokens": 80, "max_concurrency": 16},
+        "rounds": {
+            "min_hints": 24,
+            "min_validate": 6,
+            "min_gate": 10,
+            "validate_share": 0.15,
+            "gate_share": 0.25,
+            "max_offline": 12,
+        },
         "learner": {
             "seed": seed,
-            "generation": {"max_new_tokens": 64},
-            "stopping": {"max_steps": 12, "validate_every": 3},
+            "optimizer": {"learning_rate": 1e-3},
+            "batch": {"repair": 8, "preserve": 6, "micro_batch": 4},
+            "generation": {"max_new_tokens": 40},
+            "stopping": {"max_steps": 10, "validate_every": 2, "patience": 2},
         },
         "logging": {"json": False},
     }

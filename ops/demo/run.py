@@ -24,7 +24,7 @@ from ops.demo.service import DemoError, Service
 from ops.demo.users import Desk, list_check, user
 
 MODEL = "helpdesk"
-AT_ONCE = 16
+AT_ONCE = 32
 LEARN_S = 1800.0
 KL_TOKENS = 48
 

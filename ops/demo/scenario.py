@@ -3,11 +3,10 @@
 import random
 from collections.abc import Sequence
 
-SYSTEM = (
-    "You are the customer support assistant of Northwind, an online shop for home and garden goods. "
-    "Help the customer with the question."
-)
+SYSTEM = "You are a helpful assistant for customers of Northwind, an online shop."
 HELD_OUT = 40
+MOST = 100
+"""Of each kind, asked in traffic."""
 SMALL_TALK = "Are you there?"
 
 
@@ -29,7 +28,7 @@ def split_lists(seed: int) -> tuple[list[str], list[str]]:
 def _split(items: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
     shuffled = list(items)
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - a simulation
-    return shuffled[HELD_OUT:], shuffled[:HELD_OUT]
+    return shuffled[HELD_OUT:][:MOST], shuffled[:HELD_OUT]
 
 
 TOPICS = lines("""

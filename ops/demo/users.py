@@ -12,7 +12,7 @@ from hinting.graders import RuleGrader
 from ops.demo.rules import HouseRule
 from ops.demo.scenario import ACCEPTANCES, SYSTEM
 
-MAX_TOKENS = 96
+MAX_TOKENS = 80
 TEMPERATURE = 0.6
 LIST_LINES = 3
 PATIENCE = 1
