@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ModelSettings(_Section):
@@ -56,32 +56,42 @@ class EngineSettings(_Section):
     """The inference engine: a child process of ours, or a vLLM somewhere else."""
 
     kind: Literal["embedded", "vllm"] = "embedded"
+    """`embedded` starts a child process on this machine; `vllm` speaks to a server of yours."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Root of the engine's HTTP routes, without `/v1`. With kind `embedded`: a running one, instead of a child."""
     base_model: str = "base"
     """The engine's own name for the model without an adapter."""
     api_key: SecretStr | None = None
+    """Sent to the engine instead of what the client sent; it never comes back to a client."""
     max_loras: int = Field(default=4, ge=3)
     """Adapters that may be used at once: the one serving, the one before it, and a candidate."""
     threads: int = Field(default=0, ge=0)
     """Torch threads of the embedded engine; 0 leaves the choice to torch."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
+    """Seconds to reach the engine before the client gets a 502."""
     start_timeout_s: float = Field(default=300.0, gt=0)
+    """Seconds the engine may take to answer when the daemon starts."""
     max_connections: int = Field(default=1024, ge=1)
+    """Connections to the engine at once; more requests than that wait."""
 
 
 class LogSettings(_Section):
     """The event log: SQLite in the data folder, or Kafka."""
 
     kind: Literal["embedded", "kafka"] = "embedded"
+    """`embedded` is one SQLite file; `kafka` lets several proxies and workers share the log."""
     path: Path | None = None
     """Of the embedded log; `DATA_DIR/log.sqlite` unless said otherwise."""
     bootstrap_servers: tuple[str, ...] = ("127.0.0.1:9092",)
+    """Brokers to ask first, `host:port`."""
     topic: str = "secondnature"
+    """Created at the first use if the brokers have none of that name."""
     group: str = "secondnature"
+    """Consumer group, under which the position reached is committed."""
     assignment: Literal["group", "all"] = "group"
     """`group` lets several workers share the partitions; `all` is at once there, and right for a single one."""
     partitions: int = Field(default=12, ge=1)
+    """Of the topic, where it has to be created."""
     replication: int = Field(default=1, ge=1)
     """Of the topic, where it has to be created."""
 
@@ -97,10 +107,13 @@ class ServerSettings(_Section):
     """The one port that agents and operators speak to."""
 
     host: str = "127.0.0.1"
+    """Address to listen on; loopback unless told otherwise."""
     port: int = Field(default=8700, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
     admin_token: SecretStr | None = None
     """Without one, control routes and metrics answer only to this machine itself."""
     max_request_bytes: int = Field(default=32 * MIB, ge=1024)
+    """Longer request bodies are answered with 413."""
     drain_s: float = Field(default=30.0, ge=0)
     """How long requests in flight may go on after a stop was asked for."""
 
@@ -109,24 +122,32 @@ class CaptureSettings(_Section):
     """What is recorded of the traffic, and how much of it may wait in memory."""
 
     enabled: bool = True
+    """Off, traffic passes through and nothing is learnt from it."""
     ask_for_ids: bool | Literal["auto"] = "auto"
     """Ask the engine for token ids. `auto` stops asking an engine that refuses the question."""
     max_response_bytes: int = Field(default=16 * MIB, ge=1024)
     """Longest response kept of one request; a longer one is recorded without its content."""
     max_queue_records: int = Field(default=4096, ge=1)
+    """Records that may wait in memory for the recorder; more go to the spool without content, and are counted."""
     max_queue_bytes: int = Field(default=256 * MIB, ge=MIB)
+    """Bytes of the same."""
     max_spool_bytes: int = Field(default=4 * 1024 * MIB, ge=MIB)
+    """Bytes on disk that may wait for the log while it is away."""
 
 
 class HintSettings(_Section):
     """How hints are tried before they may teach."""
 
     rollouts: int = Field(default=3, ge=1)
+    """Replies sampled with a candidate hint; all but the first only where the first passed."""
     threshold: float = Field(default=0.6, gt=0, le=1)
     """Least mean pass rate of a hint's trials."""
     temperature: float = Field(default=0.6, ge=0)
+    """Of trial replies; take what your agents use."""
     max_tokens: int = Field(default=256, ge=1)
+    """Longest trial and gate reply. A reply cut there never counts as a pass."""
     max_concurrency: int = Field(default=8, ge=1)
+    """Turns tried at once, and gate cases answered at once."""
     min_confidence: float = Field(default=0.5, ge=0, le=1)
     """Signals below it are set aside."""
     train_unverified: bool = False
@@ -137,13 +158,19 @@ class RoundSettings(_Section):
     """When a round starts and what goes into it."""
 
     auto: bool = True
+    """Start rounds without being asked. Off, `secondnature rounds start` does."""
     min_hints: int = Field(default=8, ge=1)
     """Passed hints on *train* sessions before a round starts."""
     min_validate: int = Field(default=2, ge=1)
+    """Of the same on *validate* sessions."""
     min_gate: int = Field(default=4, ge=1)
+    """Of the same on *gate* sessions."""
     max_hints: int = Field(default=256, ge=1)
+    """Hinted turns of each side that go into one round."""
     validate_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of sessions on which the learner decides when to stop."""
     gate_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of sessions that candidates are measured on and that nothing is learnt from."""
     max_preserve: int = Field(default=256, ge=0)
     """Accepted turns of each side that go in, to keep what works."""
     max_offline: int = Field(default=256, ge=0)
@@ -164,8 +191,11 @@ class LearnerSettings(_Section):
     """What the learner is told; the sections are the learner's own."""
 
     seed: int = 0
+    """Plus the round's number, seeds everything random in a round."""
     threads: int = Field(default=0, ge=0)
+    """Torch threads of the learner; 0 leaves the choice to torch."""
     max_length: int = Field(default=2048, ge=2)
+    """Longest prompt plus completion, in tokens; longer samples are refused, never cut."""
     lora: LoraSettings = LoraSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     objective: ObjectiveSettings = ObjectiveSettings()
@@ -178,7 +208,9 @@ class GateSettings(_Section):
     """What a candidate has to show before it serves."""
 
     enabled: bool = True
+    """Off, every candidate that loads and has its effect is served, whatever its verdict."""
     temperature: float = Field(default=0.6, ge=0)
+    """Of the replies to gate cases."""
     max_cases: int = Field(default=64, ge=1)
     """Held-out turns of each kind, flagged and accepted, that a candidate answers."""
     bounds: GateBounds = GateBounds()
@@ -188,6 +220,7 @@ class LoggingSettings(_Section):
     """Structured logs on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severity that is written."""
     json_lines: bool | None = Field(default=None, alias="json")
     """JSON lines or text; unset means text on a terminal and JSON elsewhere."""
 
@@ -195,9 +228,12 @@ class LoggingSettings(_Section):
 class Settings(BaseSettings):
     """The whole configuration. Build it with `load`, which explains what is wrong."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__")
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter="__", use_attribute_docstrings=True
+    )
 
     data_dir: Path = Path("var/secondnature")
+    """Everything the daemon writes lies below it unless said otherwise."""
     model: ModelSettings = ModelSettings()
     engine: EngineSettings = EngineSettings()
     log: LogSettings = LogSettings()
@@ -206,6 +242,8 @@ class Settings(BaseSettings):
     capture: CaptureSettings = CaptureSettings()
     hints: HintSettings = HintSettings()
     graders: tuple[GraderConfig, ...] = ()
+    """What says whether a reply is right; see the README for an example. `kind` is `rule`, `schema`, `changed_call` or
+    `python`."""
     rounds: RoundSettings = RoundSettings()
     learner: LearnerSettings = LearnerSettings()
     gate: GateSettings = GateSettings()

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own documentation calls it F
 from peft import LoraConfig, PeftModel, load_peft_weights, set_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache
 
-from daemon.embedded_cache import ATTENTION, Batch, LayerCache
+from daemon.embedded_cache import ATTENTION, Batch, Prompts
 from daemon.embedded_linear import pack_linears
 from daemon.embedded_sampling import Row, TokenScore, sample, token_scores
 
@@ -77,11 +77,10 @@ class BatchDecoder:
         if not self._batch or not rows:
             return
         gone = set(map(id, rows))
-        kept = [i for i, row in enumerate(self._batch.rows) if id(row) not in gone]
-        if not kept:
+        with torch.inference_mode():
+            self._batch.leave([i for i, row in enumerate(self._batch.rows) if id(row) in gone])
+        if not self._batch.rows:
             self._batch = None
-        elif len(kept) < len(self._batch.rows):
-            self._batch.keep(kept)
 
     def admit(self, rows: Sequence[Row]) -> list[TokenScore]:
         """Read the rows' prompts, put them behind the running ones, and return the first token of each."""
@@ -90,14 +89,11 @@ class BatchDecoder:
         by_row: dict[int, TokenScore] = {}
         with torch.inference_mode():
             for group in ([plain] if plain else []) + [[row] for row in scored]:
-                batch, logits = self._prefill(group) if group is plain else self._prefill_scored(group[0])
+                prompts, logits = self._prefill(group) if group is plain else self._prefill_scored(group[0])
                 sampled = sample(logits, group)
-                batch.last = torch.tensor([score.id for score in sampled])
                 by_row.update({id(row): score for row, score in zip(group, sampled, strict=True)})
-                if self._batch:
-                    self._batch.join(batch)
-                else:
-                    self._batch = batch
+                self._batch = self._batch or Batch(self._layers)
+                self._batch.join(prompts, torch.tensor([score.id for score in sampled]))
         return [by_row[id(row)] for row in rows]
 
     def step(self) -> list[TokenScore]:
@@ -106,10 +102,7 @@ class BatchDecoder:
         if not batch:
             return []
         with torch.inference_mode():
-            batch.valid = F.pad(batch.valid, (0, 1), value=True)
-            logits = self._forward(
-                batch.last[:, None], batch.position[:, None], batch.valid[:, None, None], batch.cache, batch.rows
-            )
+            logits = self._forward(batch.last[:, None], batch.position[:, None], batch.mask(), batch.cache, batch.rows)
             batch.position = batch.position + 1
             scores = sample(logits[:, -1], batch.rows)
             batch.last = torch.tensor([score.id for score in scores])
@@ -171,10 +164,7 @@ class BatchDecoder:
             **mixed,
         ).logits
 
-    def _new_cache(self) -> Cache:
-        return Cache(layers=[LayerCache() for _ in range(self._layers)])
-
-    def _prefill(self, rows: list[Row]) -> tuple[Batch, torch.Tensor]:
+    def _prefill(self, rows: list[Row]) -> tuple[Prompts, torch.Tensor]:
         """Read the prompts of several rows, left-padded; equal prompts and a common prefix are read once."""
         firsts: dict[tuple[str, tuple[int, ...]], int] = {}
         unique: list[Row] = []
@@ -185,13 +175,12 @@ class BatchDecoder:
                 firsts[key] = len(unique)
                 unique.append(row)
             origin.append(firsts[key])
-        cache, prompts = self._new_cache(), [row.prompt for row in unique]
+        cache, prompts = DynamicCache(), [row.prompt for row in unique]
         shared = _common_prefix(prompts) if len({row.adapter for row in unique}) == 1 else 0
         if shared:
             causal = torch.ones(1, 1, shared, shared, dtype=torch.bool).tril()
             self._forward(torch.tensor([prompts[0][:shared]]), torch.arange(shared)[None], causal, cache, unique[:1])
-            for layer in cache.layers:
-                layer.take(torch.zeros(len(unique), dtype=torch.long))  # pyright: ignore[reportAttributeAccessIssue]
+            cache.batch_repeat_interleave(len(unique))
         width = max(map(len, prompts)) - shared
         ids = torch.zeros(len(unique), width, dtype=torch.long)
         valid = torch.ones(len(unique), shared + width, dtype=torch.bool)
@@ -205,16 +194,11 @@ class BatchDecoder:
         itself = F.pad(torch.eye(width, dtype=torch.bool), (shared, 0))
         mask = (valid[:, None] & causal) | itself
         logits = self._forward(ids, positions, mask[:, None], cache, unique)[:, -1]
-        batch = Batch(unique, cache, valid, torch.tensor([len(prompt) for prompt in prompts]), torch.zeros(len(unique)))
-        if len(unique) < len(rows):
-            batch.keep(origin)
-            logits = logits[origin]
-        batch.rows = rows
-        return batch, logits
+        return Prompts(rows, cache, origin, valid), logits[origin]
 
-    def _prefill_scored(self, row: Row) -> tuple[Batch, torch.Tensor]:
+    def _prefill_scored(self, row: Row) -> tuple[Prompts, torch.Tensor]:
         """Read one prompt in chunks, keeping the log-probability of each of its tokens."""
-        cache, length = self._new_cache(), len(row.prompt)
+        cache, length = DynamicCache(), len(row.prompt)
         ids, alternatives = torch.tensor([row.prompt]), row.params.prompt_logprobs or 0
         scores: list[TokenScore | None] = [None]
         logits = torch.empty(0)
@@ -227,8 +211,7 @@ class BatchDecoder:
                 torch.log_softmax(logits[: len(targets)], -1), targets, [alternatives] * len(targets)
             )
         row.prompt_scores = scores
-        valid, position = torch.ones(1, length, dtype=torch.bool), torch.tensor([length])
-        return Batch([row], cache, valid, position, torch.zeros(1)), logits[-1:]
+        return Prompts([row], cache, [0], torch.ones(1, length, dtype=torch.bool)), logits[-1:]
 
 
 def _common_prefix(prompts: Sequence[Sequence[int]]) -> int:

@@ -1,124 +1,145 @@
 """The batch being decoded: its rows, their cached keys and values, and attention over them.
 
-Keys are cached with their rotary positions applied, so a row's columns may stand anywhere: `valid` says which are its
-own. That lets rows of any length join, leave and share a prefix read once.
+A row has a slot, and fills its columns from the first on. A row that joins is written into the next free slot, the last
+one moves into the slot of a row that leaves: neither touches the others, however many there are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own documentation calls it F
 from transformers import AttentionInterface
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
 
 from daemon.embedded_sampling import Row
 
 ATTENTION = "secondnature_grouped"
+COLUMN_BLOCK = 128
+"""Columns are allocated in blocks of this many."""
 
 
-class LayerCache(CacheLayerMixin):
-    """Keys and values of one layer, `[rows, heads, columns, width]`, in storage that grows ahead of need."""
+class SlotLayer(CacheLayerMixin):
+    """Keys and values of one layer, `[slots, heads, columns, width]`. `position` says where each row writes next."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.used = 0
+        self.position = torch.zeros(0, dtype=torch.long)
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Allocate storage shaped after the first states."""
-        self._replace(key_states[:, :, :0], value_states[:, :, :0], room=key_states.shape[2] + 64)
+        """Begin with no slots, shaped after the first states `[rows, heads, columns, width]`."""
+        self.keys, self.values = key_states[:0, :, :0].clone(), value_states[:0, :, :0].clone()
         self.is_initialized = True
+
+    def put(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Write a row's states `[heads, columns, width]` into a slot."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys[None], values[None])
+        self._grow(slot + 1, keys.shape[1])
+        assert self.keys is not None and self.values is not None
+        self.keys[slot, :, : keys.shape[1]] = keys
+        self.values[slot, :, : values.shape[1]] = values
+
+    def move(self, source: int, target: int, columns: int) -> None:
+        """Copy a row's columns from one slot to another."""
+        assert self.keys is not None and self.values is not None
+        self.keys[target, :, :columns] = self.keys[source, :, :columns]
+        self.values[target, :, :columns] = self.values[source, :, :columns]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append the states of new columns and return all."""
-        if self.keys is None or self.values is None:
-            self.lazy_initialization(key_states, value_states)
+        """Write one new column of every row, each at its own position; return the rows up to the longest."""
+        rows = len(self.position)
+        columns = int(self.position.max()) + 1
+        self._grow(rows, columns)
         assert self.keys is not None and self.values is not None
-        end = self.used + key_states.shape[2]
-        if end > self.keys.shape[2]:
-            self._replace(*self.states(), room=end - self.used + end // 2)
-        self.keys[:, :, self.used : end] = key_states
-        self.values[:, :, self.used : end] = value_states
-        self.used = end
-        return self.states()
-
-    def states(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the keys and values held, without the spare room."""
-        assert self.keys is not None and self.values is not None
-        return self.keys[:, :, : self.used], self.values[:, :, : self.used]
+        every = torch.arange(rows)
+        self.keys[every, :, self.position] = key_states[:, :, 0]
+        self.values[every, :, self.position] = value_states[:, :, 0]
+        return self.keys[:rows, :, :columns], self.values[:rows, :, :columns]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the number of columns after the next update, and where they begin."""
-        return self.used + query_length, 0
+        return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Return the number of columns held."""
-        return self.used
+        """Return the number of columns the longest row has."""
+        return int(self.position.max()) if len(self.position) else 0
 
     def get_max_length(self) -> int:
         """Return -1: there is no bound."""
         return -1
 
-    def take(self, rows: torch.Tensor, columns: torch.Tensor | None = None) -> None:
-        """Keep these rows (repeats allowed) and columns."""
-        keys, values = self.states()
-        if columns is not None and len(columns) < self.used:
-            keys, values = keys.index_select(2, columns), values.index_select(2, columns)
-        self._replace(keys.index_select(0, rows), values.index_select(0, rows), room=64)
+    def _grow(self, slots: int, columns: int) -> None:
+        assert self.keys is not None and self.values is not None
+        more_slots = slots - self.keys.shape[0]
+        more_columns = columns - self.keys.shape[2]
+        if more_slots <= 0 and more_columns <= 0:
+            return
+        # Zeros, as a masked column still takes part in a product: what is not a number would spread.
+        room = (0, 0, 0, -(-max(more_columns, 0) // COLUMN_BLOCK) * COLUMN_BLOCK, 0, 0, 0, max(more_slots, 0))
+        self.keys, self.values = F.pad(self.keys, room), F.pad(self.values, room)
 
-    def join(self, other: "LayerCache") -> None:
-        """Add the other's rows below, the shorter of the two shifted to the right."""
-        width = max(self.used, other.used)
-        joined = [
-            torch.cat(
-                [F.pad(mine, (0, 0, width - mine.shape[2], 0)), F.pad(theirs, (0, 0, width - theirs.shape[2], 0))]
-            )
-            for mine, theirs in zip(self.states(), other.states(), strict=True)
-        ]
-        self._replace(*joined, room=64)
 
-    def _replace(self, keys: torch.Tensor, values: torch.Tensor, room: int) -> None:
-        self.used = keys.shape[2]
-        self.keys, self.values = F.pad(keys, (0, 0, 0, room)), F.pad(values, (0, 0, 0, room))
+@dataclass(slots=True, eq=False)
+class Prompts:
+    """Rows whose prompts were read together.
+
+    `source` names each row's place in the cache, `valid` `[places, columns]` the columns there that are its prompt's.
+    """
+
+    rows: list[Row]
+    cache: DynamicCache
+    source: list[int]
+    valid: torch.Tensor
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Rows with their cache. `valid` `[rows, columns]` marks a row's own columns, `position` `[rows]` its next."""
+    """The running rows. `position` `[rows]` is the column of a row's next token, `last` that token."""
 
-    rows: list[Row]
-    cache: Cache
-    valid: torch.Tensor
-    position: torch.Tensor
-    last: torch.Tensor
-    """The newest token of each row, not yet in the cache."""
+    layers: int
+    rows: list[Row] = field(default_factory=list[Row])
+    position: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    last: torch.Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    cache: Cache = field(init=False)
 
-    def layers(self) -> list[LayerCache]:
-        """Return the cache's layers."""
-        return self.cache.layers  # pyright: ignore[reportReturnType] -- filled with LayerCache alone
+    def __post_init__(self) -> None:
+        self.cache = Cache(layers=[SlotLayer() for _ in range(self.layers)])
 
-    def keep(self, kept: list[int]) -> None:
-        """Keep these rows, repeats allowed, and the columns that any of them still uses."""
-        index = torch.tensor(kept)
-        self.rows = [self.rows[i] for i in kept]
-        self.valid, self.position, self.last = self.valid[index], self.position[index], self.last[index]
-        columns = self.valid.any(0).nonzero()[:, 0]
-        self.valid = self.valid[:, columns]
-        for layer in self.layers():
-            layer.take(index, columns)
+    def join(self, prompts: Prompts, last: torch.Tensor) -> None:
+        """Take in rows whose prompts were read, with the first token sampled for each."""
+        columns = [valid.nonzero()[:, 0] for valid in prompts.valid]
+        for layer, read in zip(self._slots(), prompts.cache.layers, strict=True):
+            assert isinstance(read, DynamicLayer) and read.keys is not None and read.values is not None
+            for slot, source in enumerate(prompts.source, start=len(self.rows)):
+                own = columns[source]
+                layer.put(slot, read.keys[source].index_select(1, own), read.values[source].index_select(1, own))
+        self.rows += prompts.rows
+        self.position = torch.cat([self.position, torch.tensor([len(row.prompt) for row in prompts.rows])])
+        self.last = torch.cat([self.last, last])
 
-    def join(self, other: "Batch") -> None:
-        """Add the other batch's rows below."""
-        width = max(self.valid.shape[1], other.valid.shape[1])
-        padded = [F.pad(valid, (width - valid.shape[1], 0)) for valid in (self.valid, other.valid)]
-        self.valid = torch.cat(padded)
-        self.position = torch.cat([self.position, other.position])
-        self.last = torch.cat([self.last, other.last])
-        self.rows += other.rows
-        for mine, theirs in zip(self.layers(), other.layers(), strict=True):
-            mine.join(theirs)
+    def leave(self, gone: list[int]) -> None:
+        """Drop these rows; the last ones take their slots."""
+        for slot in sorted(gone, reverse=True):
+            end = len(self.rows) - 1
+            if slot != end:
+                for layer in self._slots():
+                    layer.move(end, slot, int(self.position[end]))
+                self.rows[slot] = self.rows[end]
+                self.position[slot], self.last[slot] = self.position[end].clone(), self.last[end].clone()
+            self.rows.pop()
+            self.position, self.last = self.position[:end], self.last[:end]
+
+    def mask(self) -> torch.Tensor:
+        """Tell each layer where the rows write, and return which columns each may see, `[rows, 1, 1, columns]`."""
+        for layer in self._slots():
+            layer.position = self.position
+        return (torch.arange(int(self.position.max()) + 1) <= self.position[:, None])[:, None, None]
+
+    def _slots(self) -> list[SlotLayer]:
+        return self.cache.layers  # pyright: ignore[reportReturnType] -- filled with SlotLayer alone
 
 
 def grouped_attention(

@@ -25,33 +25,44 @@ LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class LoraSettings(_Model):
     """Shape of the adapter. Rank and targets stay inside what vLLM can load."""
 
     rank: int = 16
+    """Rank r; one of those vLLM can load."""
     alpha: float = 32.0
+    """The update is alpha / rank times B A."""
     targets: tuple[str, ...] = LINEAR_LAYERS
+    """Names of the linear layers that are adapted."""
 
 
 class OptimizerSettings(_Model):
     """AdamW."""
 
     learning_rate: float = Field(default=3e-4, gt=0)
+    """Constant over a round."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled, on the adapter's own weights."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm."""
 
 
 class ObjectiveSettings(_Model):
     """The loss of ARCHITECTURE.md: repair term, and preservation weighted by `preserve_weight` (λ)."""
 
     divergence: Literal["reverse_kl"] = "reverse_kl"
+    """D(student, teacher)."""
     top_k: int = Field(default=100, ge=1)
+    """Student tokens compared one by one; the rest is one atom."""
     preserve_weight: float = Field(default=1.0, ge=0)
+    """λ; 0 leaves preservation out."""
     skip_first: int = Field(default=0, ge=0)
+    """Completion tokens left out at the start of each reply."""
     relevance: Literal["none", "disagreement"] = "none"
+    """Which of the remaining tokens count."""
     relevance_share: float = Field(default=1.0, gt=0, le=1)
     """Share of the completion's tokens the `disagreement` mask keeps, the largest disagreements first."""
 
@@ -60,24 +71,33 @@ class BatchSettings(_Model):
     """What one optimizer step sees."""
 
     repair: int = Field(default=8, ge=1)
+    """Samples of hinted turns."""
     preserve: int = Field(default=4, ge=0)
+    """Samples of accepted turns."""
     micro_batch: int = Field(default=4, ge=1)
+    """Sequences in memory at once; changes nothing but time and memory."""
 
 
 class GenerationSettings(_Model):
     """How the learner samples fresh replies for one-step samples from its current weights."""
 
     temperature: float = Field(default=0.6, gt=0)
+    """Take what your agents use."""
     max_new_tokens: int = Field(default=80, ge=1)
+    """Longest fresh reply; longer ones are learnt from as far as they go."""
 
 
 class StoppingSettings(_Model):
     """When a round ends. Gap and drift are measured on the *validate* samples, in nats per token."""
 
     max_steps: int = Field(default=12, ge=1)
+    """Optimizer steps at most."""
     validate_every: int = Field(default=3, ge=1)
+    """Steps between two measurements."""
     patience: int = Field(default=2, ge=1)
+    """Measurements without a gain after which the round ends."""
     max_drift_nats: float = Field(default=0.5, gt=0)
+    """Mean KL on accepted turns beyond which a step is not published and the round ends."""
 
 
 class GateBounds(_Model):
@@ -86,13 +106,15 @@ class GateBounds(_Model):
     min_flagged: int = Field(default=8, ge=1)
     """Graded flagged cases below which the answer is `hold`."""
     min_passing: int = Field(default=4, ge=0)
+    """Graded accepted cases below which the answer is `hold`."""
     max_passing_drop: float = Field(default=0.2, ge=0, le=1)
     """Share of passing turns that may stop passing, net of those that start to."""
     max_kl_nats: float = Field(default=0.5, gt=0)
     """Mean KL(candidate ‖ serving) per token on passing turns."""
     min_length_ratio: float = Field(default=0.5, ge=0)
+    """Least mean reply length on passing turns, candidate over serving."""
     max_length_ratio: float = Field(default=2.0, gt=0)
-    """Mean reply length on passing turns, candidate over serving."""
+    """Greatest of the same."""
     max_repetition: float = Field(default=0.2, ge=0, le=1)
     """Rise of the share of repeated word 4-grams, over all replies."""
     max_empty: float = Field(default=0.02, ge=0, le=1)

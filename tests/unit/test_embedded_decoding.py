@@ -14,7 +14,6 @@ from tiny_model import make_tiny_adapter
 from transformers import AutoModelForCausalLM
 
 from daemon.embedded_batch import BASE, BatchDecoder
-from daemon.embedded_cache import LayerCache
 from daemon.embedded_sampling import Row, SampleParams, sample
 
 VOCABULARY = 480
@@ -139,15 +138,3 @@ def test_samples_follow_the_probabilities() -> None:
     expected = torch.softmax(logits[0], -1)
     for token in range(4):
         assert drawn.count(token) / 4000 == pytest.approx(float(expected[token]), abs=0.03)
-
-
-@given(st.lists(st.integers(1, 400), min_size=1, max_size=6))
-def test_a_cache_takes_columns_of_any_number(widths: list[int]) -> None:
-    layer, blocks = LayerCache(), list[torch.Tensor]()
-    for number, width in enumerate(widths):
-        blocks.append(torch.full((2, 1, width, 4), float(number)))
-        keys, values = layer.update(blocks[-1], -blocks[-1])
-        assert torch.equal(keys, torch.cat(blocks, 2))
-        assert torch.equal(values, -keys)
-        if number % 2:
-            layer.take(torch.tensor([0, 1]))
