@@ -21,7 +21,7 @@ ENV PATH=/opt/secondnature/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     SECONDNATURE_DATA_DIR=/var/lib/secondnature \
     SECONDNATURE_SERVER__HOST=0.0.0.0
-USER secondnature
+USER 10001
 VOLUME /var/lib/secondnature
 EXPOSE 8700
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import Cache, DynamicCache
 
 from daemon.embedded_cache import ATTENTION, Batch, Prompts
-from daemon.embedded_linear import pack_linears
 from daemon.embedded_sampling import Row, TokenScore, sample, token_scores
+from learner.packed import pack_linears
 
 BASE = "__base__"
 """PEFT's name, in a mixed batch, for rows without an adapter."""

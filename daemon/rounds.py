@@ -165,14 +165,24 @@ async def run_learner(directory: Path, threads: int) -> int:
 
 
 def _best_by_turn(hints: Sequence[Hint], settings: Settings) -> list[Hint]:
-    """Keep one hint a turn: the best that passed (or, where unverified hints may train, the best there is)."""
+    """Keep one hint a turn: the best that passed (or, where unverified hints may train, the best there is).
+
+    A handful of trials says little, so hints of one wording share theirs: of those that passed on a turn, the one with
+    the best mean over all turns it was tried on is kept.
+    """
     allowed = {HintState.PASSED, HintState.FAILED} if settings.hints.train_unverified else {HintState.PASSED}
+    trials: dict[str, list[bool]] = defaultdict(list)
+    for hint in hints:
+        trials[hint.text] += [trial.passed for trial in hint.trials if trial.hinted and trial.passed is not None]
+
+    def rank(hint: Hint) -> tuple[bool, float, float]:
+        shared = trials[hint.text]
+        return hint.state is HintState.PASSED, sum(shared) / max(len(shared), 1), hint.score or 0.0
+
     best: dict[tuple[str, int], Hint] = {}
     for hint in hints:
-        if hint.state not in allowed:
-            continue
         key = (hint.trace_id, hint.target)
-        if key not in best or (hint.score or 0.0) > (best[key].score or 0.0):
+        if hint.state in allowed and (key not in best or rank(hint) > rank(best[key])):
             best[key] = hint
     return list(best.values())
 

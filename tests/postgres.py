@@ -13,14 +13,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from broker import START_S, free_port, wait_for_port
+from broker import START_S, free_port, missing, wait_for_port
 
 
 def _binaries() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
     if not found and on_path is None:
-        pytest.skip("no PostgreSQL server: apt-get install postgresql")
+        missing("no PostgreSQL server: apt-get install postgresql")
     return found[-1].parent if found else Path(str(on_path)).parent
 
 

@@ -1,6 +1,7 @@
 """The demo's stages, from an empty folder to a table of before, after and rolled back."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ MODEL = "helpdesk"
 AT_ONCE = 32
 LEARN_S = 1800.0
 KL_TOKENS = 48
+
+PLAIN_EVERY_S = 10.0
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 err = Console(stderr=True)
 
@@ -170,7 +174,10 @@ def _roll_back(service: Service) -> float:
 
 
 def _model_folder() -> Path:
-    done = subprocess.run([sys.executable, "-m", "ops.convert"], stdout=subprocess.PIPE, text=True, check=False)
+    quiet = {**os.environ, "TQDM_DISABLE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "ops.convert"], stdout=subprocess.PIPE, text=True, check=False, env=quiet
+    )
     if done.returncode:
         raise DemoError("the model could not be fetched or converted; the lines above say why")
     return Path(done.stdout.strip())
@@ -182,25 +189,26 @@ _stages: dict[str, float] = {}
 @contextmanager
 def stage(name: str, what: str) -> Generator[Callable[[str], None]]:
     """Show a stage while it runs: a spinner on a terminal, a line at its start and end elsewhere."""
-    started = time.monotonic()
+    started = said_at = time.monotonic()
     last = what
     if not err.is_terminal:
-        err.print(f"{name:>9}  {what}", markup=False, highlight=False)
+        err.print(f"{name:>9}  {what}", **PLAIN)
     with err.status(f"{name}: {what}") as status:
 
         def say(text: str) -> None:
-            nonlocal last
+            nonlocal last, said_at
             if text == last:
                 return
             last = text
             if err.is_terminal:
                 status.update(f"{name}: {text}")
-            else:
-                err.print(f"{'':>9}  {text}", markup=False, highlight=False)
+            elif time.monotonic() - said_at >= PLAIN_EVERY_S:
+                said_at = time.monotonic()
+                err.print(f"{'':>9}  {text}", **PLAIN)
 
         yield say
     _stages[name] = round(time.monotonic() - started, 1)
-    err.print(f"{name:>9}  {last if err.is_terminal else 'done'}, {_stages[name]:.1f} s", markup=False, highlight=False)
+    err.print(f"{name:>9}  {last}, {_stages[name]:.1f} s", **PLAIN)
 
 
 def _count(status: dict[str, Any], noun: str) -> int:
@@ -245,4 +253,4 @@ def _show(report: dict[str, Any], rule: HouseRule, folder: Path) -> None:
         "  secondnature rounds show round-0001",
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, **PLAIN)

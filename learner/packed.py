@@ -1,4 +1,4 @@
-"""Linear layers whose weights are laid out once for the processor's matrix kernels."""
+"""Linear layers whose weights are laid out once for the processor's matrix kernels, for all that needs no gradient."""
 
 from typing import Any, cast
 
@@ -19,7 +19,8 @@ class PackedLinear(torch.nn.Linear):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 -- torch's own parameter name
         """Return `input @ weight.T + bias`."""
-        if self.packed is None:
+        if self.packed is None or torch.is_grad_enabled():
+            # The packed product has no gradient.
             return super().forward(input)
         return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
 
