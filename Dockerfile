@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The daemon without torch: proxy and worker roles beside a vLLM of their own. `--target learner` adds what trains.
+# The proxy without torch, beside a vLLM of its own; `--target learner` adds what trains, for the worker role.
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
@@ -27,10 +27,11 @@ EXPOSE 8700
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8700/healthz', timeout=2)"]
 ENTRYPOINT ["secondnature"]
-CMD ["serve", "--config", "/etc/secondnature/config.toml"]
 
 FROM base AS learner
 COPY --from=build-learner /opt/secondnature /opt/secondnature
+CMD ["serve", "--config", "/etc/secondnature/config.toml", "--roles", "worker"]
 
-FROM base AS daemon
+FROM base AS proxy
 COPY --from=build /opt/secondnature /opt/secondnature
+CMD ["serve", "--config", "/etc/secondnature/config.toml", "--roles", "proxy"]

@@ -1,32 +1,34 @@
 """The control routes: what is there, feedback in, rounds, promotion, rollback. Agents' keys do not open them."""
 
-import asyncio
 import hmac
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Request, status
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from daemon import rounds
+from daemon.body import read_body
 from daemon.capture import Recorder
 from daemon.config import Settings
 from daemon.cycle import Cycle
+from daemon.proxy import tenant_of
 from daemon.serving import Serving
 from daemon.store import Store
 from daemon.tail import Tail
-from harness_adapters.errors import CheckpointError, EngineError, LogUnavailableError, StoreError
+from harness_adapters.errors import RecordError
 from harness_adapters.exchange import Exchange, Feedback, exchange_json
 from harness_adapters.ids import stable_id
 from hinting.hint import Hint
 
 T = TypeVar("T")
 
-LOOPBACK = ("127.0.0.1", "::1", "testclient")
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(slots=True)
@@ -51,6 +53,22 @@ class FeedbackIn(BaseModel):
     rating: float | None = Field(default=None, ge=-1, le=1, description="From -1 (wrong) to 1 (right).")
     comment: str | None = Field(default=None, max_length=20_000)
     accepted_edit: str | None = Field(default=None, max_length=200_000, description="The text the person kept.")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.rating is None and not self.comment and self.accepted_edit is None:
+            raise ValueError("give a rating, a comment or an accepted_edit")
+        return self
+
+
+class Rollback(BaseModel):
+    """What to roll back from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    leave: str | None = Field(
+        default=None, description="The version to leave. Where another serves already, nothing is changed."
+    )
 
 
 class Accepted(BaseModel):
@@ -94,46 +112,53 @@ def make_router(parts: Parts) -> APIRouter:
     router = APIRouter()
     control = APIRouter(prefix="/api", dependencies=[Depends(admin_guard(parts.settings))])
     store = parts.store
+    body_within_limit = Depends(body_reader(parts.settings.server.max_request_bytes))
 
-    @router.post("/v1/feedback", status_code=status.HTTP_202_ACCEPTED)
-    def give_feedback(given: FeedbackIn, request: Request) -> Accepted:
+    # Plain functions run in threads: bodies are read on the event loop, and parsed off it.
+    @router.post(
+        "/v1/feedback",
+        status_code=status.HTTP_202_ACCEPTED,
+        openapi_extra=_takes("application/json", FeedbackIn.model_json_schema()),
+    )
+    def give_feedback(request: Request, body: Annotated[bytes, body_within_limit]) -> Accepted:
         """Record what a person thinks of a response; it takes the same way through the log as the traffic."""
-        if given.rating is None and not given.comment and given.accepted_edit is None:
-            raise HTTPException(
-                status.HTTP_422_UNPROCESSABLE_CONTENT,
-                "give a rating, a comment or an accepted_edit: nothing was recorded",
-            )
+        try:
+            given = FeedbackIn.model_validate_json(body)
+        except ValidationError as error:
+            raise RecordError(f"this is no feedback: {_flaws(error)}; nothing was recorded") from error
         feedback = Feedback(
             id=stable_id("fb", given.response_id, uuid.uuid4()),
             response_id=given.response_id,
-            tenant=request.headers.get("x-secondnature-tenant", "default"),
+            tenant=tenant_of(request.headers),
             created_at=time.time(),
             rating=given.rating,
             comment=given.comment,
             accepted_edit=given.accepted_edit,
         )
-        try:
-            parts.recorder.feedback(feedback)
-        except LogUnavailableError as error:
-            raise HTTPException(
-                status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}
-            ) from error
+        parts.recorder.feedback(feedback)
         return Accepted(id=feedback.id)
 
     @control.get("/status")
     def show_status() -> dict[str, Any]:
         """Return counts at every stage, what serves, and what the next round waits for."""
-        alias = parts.serving.alias()
         return {
             "model": parts.settings.model.name,
             "engine": parts.engine_url(),
             "base": parts.settings.engine.base_model,
-            "serving": parts.serving.current(),
-            "previous": alias.previous if alias else None,
-            "generation": alias.generation if alias else 0,
+            **show_serving(),
             "counts": store.counts(),
             "lag_records": parts.tail.lag_records() if parts.tail else None,
             "waits_for": parts.cycle.waits_for if parts.cycle else None,
+        }
+
+    @control.get("/serving")
+    def show_serving() -> dict[str, Any]:
+        """Return what serves and what served before, as this process knows it; nothing is asked of the store."""
+        alias = parts.serving.alias()
+        return {
+            "serving": parts.serving.current(),
+            "previous": alias.previous if alias else None,
+            "generation": alias.generation if alias else 0,
         }
 
     @control.get("/traces")
@@ -149,30 +174,26 @@ def make_router(parts: Parts) -> APIRouter:
         """Return one session with its turns."""
         return asdict(_found(store.trace(trace_id), "trace", trace_id))
 
-    @control.post("/exchanges")
-    async def import_exchanges(request: Request) -> Imported:
+    @control.post("/exchanges", openapi_extra=_takes("application/jsonl", {"type": "string"}))
+    def import_exchanges(body: Annotated[bytes, body_within_limit]) -> Imported:
         """Append exchanges read from files, one JSON object a line. All of them are checked before any is appended."""
         exchanges: list[Exchange] = []
-        for number, line in enumerate((await request.body()).splitlines(), start=1):
+        for number, line in enumerate(body.splitlines(), start=1):
             try:
                 exchanges.append(exchange_json.validate_json(line))
             except ValidationError as error:
-                detail = f"line {number} is not an exchange: {error}; nothing was appended"
-                raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, detail) from error
-        try:
-            await asyncio.to_thread(parts.recorder.keep, exchanges)
-        except LogUnavailableError as error:
-            raise HTTPException(
-                status.HTTP_503_SERVICE_UNAVAILABLE, str(error), headers={"Retry-After": "5"}
-            ) from error
+                detail = f"line {number} is not an exchange: {_flaws(error)}; nothing was appended"
+                raise RecordError(detail) from error
+        parts.recorder.keep(exchanges)
         return Imported(appended=len(exchanges))
 
     @control.get("/signals")
     def list_signals(
         state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50
     ) -> list[dict[str, Any]]:
-        """Return signals, newest first."""
-        return [asdict(signal) for signal in store.signals(state, limit)]
+        """Return signals with what became of them, newest first."""
+        rows = store.signal_rows(state, limit)
+        return [{**asdict(row.signal), "state": row.state, "reason": row.reason} for row in rows]
 
     @control.get("/hints")
     def list_hints(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
@@ -183,6 +204,14 @@ def make_router(parts: Parts) -> APIRouter:
     def show_hint(hint_id: str) -> dict[str, Any]:
         """Return one hint with its trials."""
         return _shown(_found(store.hint(hint_id), "hint", hint_id))
+
+    @control.get("/dead-letters")
+    def list_dead_letters(limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
+        """Return records that could not be read, newest first, without their content."""
+        return [
+            {"place": d.place, "reason": d.reason, "bytes": len(d.raw), "created_at": d.created_at}
+            for d in store.dead_letters(limit)
+        ]
 
     @control.get("/rounds")
     def list_rounds() -> list[dict[str, Any]]:
@@ -207,32 +236,46 @@ def make_router(parts: Parts) -> APIRouter:
     @control.get("/adapters")
     def list_adapters() -> list[dict[str, Any]]:
         """Return all versions, their states and verdicts."""
-        verdicts = {verdict.checkpoint_id: verdict for verdict in store.verdicts()}
+        verdicts = {verdict.version: verdict for verdict in store.verdicts()}
         return [
             {**asdict(row), "verdict": asdict(verdicts[row.version]) if row.version in verdicts else None}
             for row in store.adapters()
         ]
 
-    @control.post("/adapters/{version}/promote")
+    @control.post("/adapters/{version:path}/promote")
     async def promote(version: str) -> dict[str, Any]:
         """Serve a version, whatever its verdict: a person's word. It is loaded and its effect checked first."""
-        try:
-            return asdict(await parts.serving.promote(version))
-        except (EngineError, CheckpointError) as error:
-            raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
+        return asdict(await parts.serving.promote(version))
 
     @control.post("/rollback")
-    def rollback() -> dict[str, Any]:
+    def rollback(given: Rollback | None = None) -> dict[str, Any]:
         """Serve the previous version again. It is loaded and warm, so nothing is asked of the engine."""
-        try:
-            return asdict(parts.serving.rollback())
-        except EngineError as error:
-            raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from error
-        except StoreError as error:
-            raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, str(error)) from error
+        return asdict(parts.serving.rollback(given.leave if given else None))
 
     router.include_router(control)
     return router
+
+
+def body_reader(limit: int) -> Callable[[Request], Awaitable[bytes]]:
+    """Return what reads a request's body, up to `limit` bytes."""
+
+    async def read(request: Request) -> bytes:
+        body = await read_body(request.headers, request.receive, limit)
+        if body is None:
+            raise HTTPException(status.HTTP_400_BAD_REQUEST, "the client left before the request was complete")
+        return body
+
+    return read
+
+
+def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+def _flaws(error: ValidationError) -> str:
+    """Say what is wrong without repeating what was sent."""
+    faults: list[ErrorDetails] = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, f['loc']))} {f['msg']}".strip() for f in faults[:3])
 
 
 def _found(value: T | None, noun: str, name: str) -> T:

@@ -1,27 +1,54 @@
 """The service's one ASGI application: `/v1` goes straight to the proxy, everything else to FastAPI."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends, FastAPI, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.api import Parts, admin_guard, make_router
+from daemon.body import RequestTooLargeError
 from daemon.health import Health
+from daemon.logs import get_logger
 from daemon.metrics import CONTENT_TYPE, Metrics
 from daemon.proxy import Proxy
-from daemon.wire_errors import send_error, send_json
+from daemon.wire_errors import error_body, send_error, send_json
+from harness_adapters.errors import (
+    AliasMovedError,
+    CheckpointError,
+    EngineError,
+    LogUnavailableError,
+    RecordError,
+    SecondNatureError,
+    StoreUnavailableError,
+)
 
 CONTROL_UNDER_V1 = ("/v1/feedback",)
 GUARDED = ("/api", "/metrics")
+RETRY_AFTER = {"Retry-After": "5"}
 LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
+
+logger = get_logger(__name__)
 
 
 def create_app(parts: Parts, health: Health, metrics: Metrics, proxy: Proxy | None) -> ASGIApp:
     """Return the application. Without a proxy (a worker's process) `/v1` answers 503."""
     control = FastAPI(title="Second Nature", docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     control.include_router(make_router(parts))
+
+    @control.exception_handler(SecondNatureError)
+    async def failed(request: Request, error: SecondNatureError) -> JSONResponse:
+        status = status_of(error)
+        if status == 500:
+            logger.error("control_failed", path=request.url.path, reason=str(error), exc_info=error)
+        return _refusal(request, status, str(error), RETRY_AFTER if status == 503 else None)
+
+    @control.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return _refusal(request, error.status_code, error.detail, error.headers)
 
     @control.get("/healthz")
     def healthz() -> dict[str, str]:
@@ -61,6 +88,28 @@ def create_app(parts: Parts, health: Health, metrics: Metrics, proxy: Proxy | No
             await control(scope, receive, send)
 
     return app
+
+
+def status_of(error: SecondNatureError) -> int:
+    """Return the HTTP status that tells a client what it can do about an error."""
+    match error:
+        case RequestTooLargeError():
+            return 413
+        case RecordError():
+            return 422
+        case StoreUnavailableError() | LogUnavailableError():
+            return 503
+        case AliasMovedError() | EngineError() | CheckpointError():
+            return 409
+        case _:
+            return 500
+
+
+def _refusal(request: Request, status: int, message: str, headers: Mapping[str, str] | None) -> JSONResponse:
+    body: dict[str, Any] = {"detail": message}
+    if request.url.path.startswith("/v1/"):
+        body = error_body(message, "invalid_request_error" if status < 500 else "server_error")
+    return JSONResponse(body, status, dict(headers or {}))
 
 
 def _is_model_route(path: str) -> bool:

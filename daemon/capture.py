@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 import structlog
 
@@ -19,7 +18,7 @@ from daemon.exchange_raw import RawExchange
 from daemon.log import EventLog, LogRecord
 from daemon.spool import Begun, Spool, exchange_record
 from harness_adapters.errors import ConfigError, LogUnavailableError, RecordError
-from harness_adapters.exchange import Exchange, Feedback, exchange_json
+from harness_adapters.exchange import Exchange, Feedback, Status, exchange_json
 
 __all__ = ["Begun", "CaptureStatus", "Recorder"]
 
@@ -47,7 +46,11 @@ class CaptureStatus:
     spool_bytes: int
     appended: int
     dropped: Mapping[str, int]
+    ids_missing: int
+    """Answers recorded without token ids."""
     log_available: bool
+    running: bool
+    """Whether the recorder's thread lives; without it nothing is recorded any more."""
 
 
 class Recorder:
@@ -81,6 +84,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._dropped: Counter[str] = Counter()
         self._appended = 0
+        self._ids_missing = 0
         self._available = True
         self._retry_at = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -96,26 +100,21 @@ class Recorder:
             self._drop("begin_not_written")
             logger.warning("begin_not_written", exchange=begun.exchange_id, reason=str(error))
 
-    def end(self, exchange: Exchange, *, size_bytes: int | None = None) -> None:
+    def end_raw(self, raw: RawExchange) -> None:
         """Hand over an exchange that has ended, however it did. Never waits and never raises.
 
-        `size_bytes` is roughly what it takes in memory; the bytes of request and response together are a fair guess.
+        Its response is still bytes; they are read in the recorder's thread.
         """
-        self._hand_over(exchange, rough_bytes(exchange) if size_bytes is None else size_bytes)
-
-    def end_raw(self, raw: RawExchange) -> None:
-        """Hand over an exchange whose response is still bytes; they are read in the recorder's thread."""
-        self._hand_over(raw, raw.size_bytes)
-
-    def _hand_over(self, exchange: Exchange | RawExchange, size: int) -> None:
+        kept: Exchange | RawExchange = raw
+        size = raw.size_bytes
         with self._changed:
             waiting = len(self._queue)
             if waiting and (waiting >= self._max_queue_records or self._queue_bytes + size > self._max_queue_bytes):
                 self._dropped["queue_full"] += 1
                 if waiting >= self._max_queue_records * STUBS_PER_RECORD:
                     return
-                exchange, size = without_content(exchange, "queue_full"), 0
-            self._queue.append((exchange, size))
+                kept, size = without_content(raw, "queue_full"), 0
+            self._queue.append((kept, size))
             self._queue_bytes += size
             self._changed.notify()
 
@@ -127,9 +126,9 @@ class Recorder:
         self._keep([LogRecord(feedback.response_id, feedback.id, "feedback", encode(feedback))])
 
     def keep(self, exchanges: Sequence[Exchange]) -> None:
-        """Record exchanges that have time, such as imported ones; they are on disk when this returns, or none is.
+        """Record exchanges that have time, such as imported ones; they are on disk when this returns.
 
-        Blocks for the disk. Raises LogUnavailableError when they cannot be kept.
+        Blocks for the disk. Raises LogUnavailableError when not all of them can be kept; recording them again is safe.
         """
         self._keep([exchange_record(exchange) for exchange in exchanges])
 
@@ -143,7 +142,9 @@ class Recorder:
                 spool_bytes=self._spool.bytes,
                 appended=self._appended,
                 dropped=dict(self._dropped),
+                ids_missing=self._ids_missing,
                 log_available=self._available,
+                running=self._thread.is_alive(),
             )
 
     def close(self, timeout_s: float = 15.0) -> None:
@@ -152,25 +153,24 @@ class Recorder:
             self._close_by = time.monotonic() + timeout_s
             self._changed.notify()
         self._thread.join(timeout_s)
-        if not self._thread.is_alive():
-            self._spool.close()
-            return
-        # It is caught in a call to the log. The spool's lock dies with this process.
         with self._changed:
             left = [*self._in_hand, *(exchange for exchange, _ in self._queue)]
             self._queue.clear()
-        logger.warning("recorder_stuck", spooled=len(left))
-        self._to_spool([self._encoded(exchange) for exchange in left])
+        if left:
+            logger.warning("recorder_stuck", spooled=len(left))
+            self._to_spool(self._encoded(left))
+        # A thread that is caught in a call to the log still uses the spool, whose lock dies with this process.
+        if not self._thread.is_alive():
+            self._spool.close()
 
     def _run(self) -> None:
         checkpoint_at = 0.0
         while True:
-            batch = self._take()
-            records: list[LogRecord] = []
+            records = self._encoded(self._take())
             try:
-                records = [self._encoded(exchange) for exchange in batch]
                 if records and (self._spool.records or not self._deliver(records)):
                     self._to_spool(records)
+                records = []
                 closing = self._close_by is not None
                 if self._spool.records and (closing or time.monotonic() >= self._retry_at):
                     self._deliver(self._spool.oldest(max_records=DRAIN_RECORDS, max_bytes=DRAIN_BYTES))
@@ -269,24 +269,41 @@ class Recorder:
         if self._spool.bytes + sum(len(record.value) for record in records) > self._max_spool_bytes:
             raise LogUnavailableError(
                 f"the event log is away and the spool holds {self._spool.bytes} bytes already: nothing was recorded;"
-                " bring the log back, or raise max_spool_bytes"
+                " bring the log back, or raise capture.max_spool_bytes"
             )
         try:
-            self._spool.put(records, synced=True)
-        except sqlite3.Error as error:
+            self._spool.put_synced(records)
+        except (sqlite3.Error, OSError) as error:
             raise LogUnavailableError(
-                f"the spool {self._spool.path} cannot be written: {error}; nothing was recorded; make room on its disk"
+                f"the spool {self._spool.path} cannot be written: {error}; not all was recorded: make room on its disk"
+                " and send it again"
             ) from error
         with self._changed:
             self._changed.notify()
 
-    def _encoded(self, ended: Exchange | RawExchange) -> LogRecord:
+    def _encoded(self, batch: Sequence[Exchange | RawExchange]) -> list[LogRecord]:
+        """Encode what can be encoded. Never raises: no exchange, whatever it is, may cost the records beside it."""
+        records: list[LogRecord] = []
+        for ended in batch:
+            try:
+                records.append(self._record_of(ended))
+            except Exception:
+                self._drop("not_recorded")
+                logger.exception("exchange_not_recorded")
+        return records
+
+    def _record_of(self, ended: Exchange | RawExchange) -> LogRecord:
         try:
-            return exchange_record(exchange_of(ended) if isinstance(ended, RawExchange) else ended)
-        except Exception as error:  # noqa: BLE001 - no content, whatever it is, may cost the records beside it
+            exchange = exchange_of(ended) if isinstance(ended, RawExchange) else ended
+            record = exchange_record(exchange)
+        except Exception as error:  # noqa: BLE001 - a record without content is better than none
             self._drop("not_json")
             logger.warning("exchange_not_json", exchange=ended.id, reason=type(error).__name__)
             return exchange_record(without_content(ended, "not_json"))
+        if exchange.status is Status.OK and exchange.response is not None and exchange.sampled is None:
+            with self._changed:
+                self._ids_missing += 1
+        return record
 
     def _drop(self, reason: str, count: int = 1) -> None:
         with self._changed:
@@ -297,28 +314,6 @@ def without_content(ended: Exchange | RawExchange, reason: str) -> Exchange:
     """Return the terminal record of an exchange whose content cannot be kept."""
     exchange = exchange_of(replace(ended, body=b"")) if isinstance(ended, RawExchange) else ended
     return replace(exchange, request={}, response=None, sampled=None, error=f"content not recorded: {reason}")
-
-
-def rough_bytes(exchange: Exchange) -> int:
-    """Return about how many bytes of memory an exchange holds, without encoding it."""
-    total = 0
-    waiting: list[object] = [exchange.request, exchange.response, exchange.error]
-    if exchange.sampled is not None:
-        waiting += [exchange.sampled.prompt_ids, exchange.sampled.completion_ids, exchange.sampled.logprobs]
-    while waiting:
-        value = waiting.pop()
-        total += 64
-        if isinstance(value, str | bytes):
-            total += len(value)
-        elif isinstance(value, Mapping):
-            waiting.extend(cast(Mapping[str, Any], value).values())
-        elif isinstance(value, list | tuple):
-            items = cast(Sequence[Any], value)
-            if items and isinstance(items[0], int | float):
-                total += 36 * len(items)
-            else:
-                waiting.extend(items)
-    return total
 
 
 def _stub(record: LogRecord, reason: str) -> LogRecord:

@@ -39,6 +39,12 @@ NOT_SETTINGS = (CONFIG_VARIABLE, "SECONDNATURE_URL", "SECONDNATURE_ADMIN_TOKEN",
 MIB = 1024 * 1024
 
 
+def child_environment(**extra: str) -> dict[str, str]:
+    """Return the environment for a child process: ours and `extra`, without our settings, which hold secrets."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
+    return kept | extra
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -94,6 +100,14 @@ class LogSettings(_Section):
     """Of the topic, where it has to be created."""
     replication: int = Field(default=1, ge=1)
     """Of the topic, where it has to be created."""
+    max_request_bytes: int = Field(default=MIB, ge=16 * 1024)
+    """Largest message sent to the brokers; not above their `message.max.bytes`."""
+    client: dict[str, bool | int | SecretStr] = {}
+    """Further settings of kafka-python's clients, such as `security_protocol` and `sasl_mechanism`."""
+    max_dead_in_a_row: int = Field(default=100, ge=1)
+    """Unreadable records, one after the other, at which the worker stops reading instead of setting them aside."""
+    max_dead_share: float = Field(default=0.05, ge=0, le=1)
+    """The same as a share of the last 1000 records; 1 never stops it."""
 
 
 class StoreSettings(_Section):
@@ -163,7 +177,7 @@ class RoundSettings(_Section):
     """Passed hints on *train* sessions before a round starts."""
     min_validate: int = Field(default=2, ge=1)
     """Of the same on *validate* sessions."""
-    min_gate: int = Field(default=4, ge=1)
+    min_gate: int = Field(default=8, ge=1)
     """Of the same on *gate* sessions."""
     max_hints: int = Field(default=256, ge=1)
     """Hinted turns of each side that go into one round."""
@@ -177,6 +191,8 @@ class RoundSettings(_Section):
     """Recorded replies to learn from, beside the fresh ones that every hinted turn gives."""
     window: int = Field(default=10_000, ge=1)
     """Latest hints and traces that a round looks at."""
+    settle_s: float = Field(default=300.0, ge=0)
+    """Longest wait for hints still being tried, once there is enough for a round."""
     poll_s: float = Field(default=1.0, gt=0)
     """Pause between two looks at the store."""
 

@@ -1,6 +1,7 @@
 """The batch being decoded: its rows, their cached keys and values, and attention over them.
 
-A row has a slot, and fills its columns from the first on. A row that joins is written into the next free slot, the last
+A row has a slot, and fills its columns from the first on; behind them stand zeros, as a masked column still takes part
+in a product, where what is not a number would spread. A row that joins is written into the next free slot, the last
 one moves into the slot of a row that leaves: neither touches the others, however many there are.
 """
 
@@ -31,20 +32,26 @@ class SlotLayer(CacheLayerMixin):
         self.keys, self.values = key_states[:0, :, :0].clone(), value_states[:0, :, :0].clone()
         self.is_initialized = True
 
-    def put(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Write a row's states `[heads, columns, width]` into a slot."""
-        if not self.is_initialized:
-            self.lazy_initialization(keys[None], values[None])
-        self._grow(slot + 1, keys.shape[1])
+    def fit(self, slots: int, columns: int) -> None:
+        """Make room. Where that takes a copy, what is beyond is given back."""
         assert self.keys is not None and self.values is not None
-        self.keys[slot, :, : keys.shape[1]] = keys
-        self.values[slot, :, : values.shape[1]] = values
+        if slots <= self.keys.shape[0] and columns <= self.keys.shape[2]:
+            return
+        room = -(-columns // COLUMN_BLOCK) * COLUMN_BLOCK
+        self.keys, self.values = (_resized(states, slots, room) for states in (self.keys, self.values))
 
-    def move(self, source: int, target: int, columns: int) -> None:
-        """Copy a row's columns from one slot to another."""
-        assert self.keys is not None and self.values is not None
-        self.keys[target, :, :columns] = self.keys[source, :, :columns]
-        self.values[target, :, :columns] = self.values[source, :, :columns]
+    def put(self, slot: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Write a row's states `[heads, columns, width]` into a slot that there is room for."""
+        for held, states in ((self.keys, keys), (self.values, values)):
+            assert held is not None
+            held[slot, :, : states.shape[1]] = states
+            held[slot, :, states.shape[1] :] = 0
+
+    def move(self, source: int, target: int) -> None:
+        """Copy a row from one slot to another."""
+        for held in (self.keys, self.values):
+            assert held is not None
+            held[target] = held[source]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
@@ -52,7 +59,7 @@ class SlotLayer(CacheLayerMixin):
         """Write one new column of every row, each at its own position; return the rows up to the longest."""
         rows = len(self.position)
         columns = int(self.position.max()) + 1
-        self._grow(rows, columns)
+        self.fit(rows, columns)
         assert self.keys is not None and self.values is not None
         every = torch.arange(rows)
         self.keys[every, :, self.position] = key_states[:, :, 0]
@@ -71,15 +78,13 @@ class SlotLayer(CacheLayerMixin):
         """Return -1: there is no bound."""
         return -1
 
-    def _grow(self, slots: int, columns: int) -> None:
-        assert self.keys is not None and self.values is not None
-        more_slots = slots - self.keys.shape[0]
-        more_columns = columns - self.keys.shape[2]
-        if more_slots <= 0 and more_columns <= 0:
-            return
-        # Zeros, as a masked column still takes part in a product: what is not a number would spread.
-        room = (0, 0, 0, -(-max(more_columns, 0) // COLUMN_BLOCK) * COLUMN_BLOCK, 0, 0, 0, max(more_slots, 0))
-        self.keys, self.values = F.pad(self.keys, room), F.pad(self.values, room)
+
+def _resized(states: torch.Tensor, slots: int, columns: int) -> torch.Tensor:
+    """Return a copy of `[slots, heads, columns, width]` states with other numbers of slots and columns."""
+    sized = states.new_zeros(slots, states.shape[1], columns, states.shape[3])
+    kept = states[:slots, :, :columns]
+    sized[: kept.shape[0], :, : kept.shape[2]] = kept
+    return sized
 
 
 @dataclass(slots=True, eq=False)
@@ -111,13 +116,18 @@ class Batch:
     def join(self, prompts: Prompts, last: torch.Tensor) -> None:
         """Take in rows whose prompts were read, with the first token sampled for each."""
         columns = [valid.nonzero()[:, 0] for valid in prompts.valid]
+        joining = torch.tensor([len(row.prompt) for row in prompts.rows])
+        position = torch.cat([self.position, joining])
         for layer, read in zip(self._slots(), prompts.cache.layers, strict=True):
             assert isinstance(read, DynamicLayer) and read.keys is not None and read.values is not None
+            if not layer.is_initialized:
+                layer.lazy_initialization(read.keys, read.values)
+            layer.fit(len(position), int(position.max()))
             for slot, source in enumerate(prompts.source, start=len(self.rows)):
                 own = columns[source]
                 layer.put(slot, read.keys[source].index_select(1, own), read.values[source].index_select(1, own))
         self.rows += prompts.rows
-        self.position = torch.cat([self.position, torch.tensor([len(row.prompt) for row in prompts.rows])])
+        self.position = position
         self.last = torch.cat([self.last, last])
 
     def leave(self, gone: list[int]) -> None:
@@ -126,7 +136,7 @@ class Batch:
             end = len(self.rows) - 1
             if slot != end:
                 for layer in self._slots():
-                    layer.move(end, slot, int(self.position[end]))
+                    layer.move(end, slot)
                 self.rows[slot] = self.rows[end]
                 self.position[slot], self.last[slot] = self.position[end].clone(), self.last[end].clone()
             self.rows.pop()

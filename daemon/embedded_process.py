@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from daemon.config import child_environment
 from harness_adapters.errors import EngineError
 
 TAIL_CHARS = 2000
@@ -54,7 +54,7 @@ class EmbeddedEngine:
         arguments = [f"--{key}={value}" for key, value in options.items()]
         # Waiting threads sleep instead of spinning, as the learner may share these cores.
         quiet = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-        environment = {**quiet, **os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = quiet | child_environment(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
         if threads:
             environment["OMP_NUM_THREADS"] = str(threads)
         with log.open("ab") if log else contextlib.nullcontext() as output:

@@ -16,6 +16,9 @@ from daemon.logs import get_logger
 
 logger = get_logger(__name__)
 
+MAX_CELLS = 65_536
+"""Bound on rows times the longest row's tokens when a row joins, which is what the cache holds. A lone row may be
+longer, and rows grow while they are decoded."""
 ADMIT_TOKENS = 2048
 """Prompt tokens read between two decoding steps: a bound on how long new prompts hold up the running rows."""
 
@@ -90,6 +93,11 @@ class Generation:
     """Set by the caller when nobody waits any more; the row leaves the batch before the next step."""
     produced: int = 0
 
+    @property
+    def length(self) -> int:
+        """Tokens of the prompt and the reply so far."""
+        return len(self.row.prompt) + self.produced
+
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
@@ -102,10 +110,11 @@ class Adapter:
 class Worker:
     """Owns the decoder and its thread. Its public methods may be called from the event loop."""
 
-    def __init__(self, decoder: BatchDecoder, tokenizer: Any, *, max_batch: int) -> None:
+    def __init__(self, decoder: BatchDecoder, tokenizer: Any, *, max_batch: int, max_cells: int = MAX_CELLS) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer
         self._max_batch = max_batch
+        self._max_cells = max_cells
         self._inbox: queue.SimpleQueue[Generation | Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting: deque[Generation] = deque()
         self._running: dict[int, Generation] = {}
@@ -217,10 +226,12 @@ class Worker:
 
     def _next_waiting(self) -> list[Generation]:
         taken: list[Generation] = []
-        tokens = 0
-        while self._waiting and len(self._running) + len(taken) < self._max_batch:
+        tokens, rows = 0, len(self._running)
+        longest = max((generation.length for generation in self._running.values()), default=0)
+        while self._waiting and rows < self._max_batch:
             tokens += len(self._waiting[0].row.prompt)
-            if taken and tokens > ADMIT_TOKENS:
+            longest, rows = max(longest, self._waiting[0].length), rows + 1
+            if (taken and tokens > ADMIT_TOKENS) or (rows > 1 and rows * longest > self._max_cells):
                 break
             taken.append(self._waiting.popleft())
         self.prompt_tokens += sum(len(generation.row.prompt) for generation in taken)

@@ -1,9 +1,10 @@
 """EngineClient: the daemon's side of an inference engine, the same against vLLM and the embedded engine."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self, TypeVar
 
 import aiohttp
 import orjson
@@ -13,14 +14,19 @@ from harness_adapters.errors import EngineError
 from harness_adapters.trace import Message
 from hinting.model import Completion, Sampling
 
-OLDEST_VLLM = (0, 25)
-"""Older versions could serve a running request with another adapter (vllm #47724)."""
+OLDEST_VLLM = (0, 32)
+"""The oldest version these routes were tested with; 0.22 to 0.24 could mix adapters up (vllm #47724)."""
+SCORES_AT_ONCE = 16
 HOW_TO_START = (
     "start vLLM like this: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --served-model-name {base}"
     " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs"
     " --api-server-count 1"
 )
+HEALTH_S = 3.0
+"""An engine that takes longer than this to say that it is well is not."""
 PROBE_NAME = "secondnature-start-up-probe"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +35,6 @@ class EngineFacts:
 
     version: str
     embedded: bool
-    max_model_len: int | None
-    """In tokens."""
-    processed_logprobs: bool
-    """Whether log-probabilities are of the distribution sampled from; only then are they kept as behaviour's."""
 
 
 class EngineClient:
@@ -47,6 +49,7 @@ class EngineClient:
         self._url = base_url.rstrip("/")
         self._session = session
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._embedded: bool | None = None
         self.model = model
 
     @classmethod
@@ -59,20 +62,21 @@ class EngineClient:
         return cls(where, session, model=settings.engine.base_model, api_key=secret)
 
     async def health(self) -> bool:
-        """Return whether the engine says it is well; False when it cannot be reached."""
+        """Return whether the engine says it is well; False when it cannot be reached or does not answer in time."""
         try:
-            await self._call("GET", "/health")
-        except EngineError:
+            async with asyncio.timeout(HEALTH_S):
+                await self._call("GET", "/health")
+        except (EngineError, TimeoutError):
             return False
         return True
 
     async def version(self) -> str:
         """Return the engine's version."""
-        return str((await self._json("GET", "/version"))["version"])
+        return await self._read("GET", "/version", None, lambda answer: str(answer["version"]))
 
     async def models(self) -> list[str]:
         """Return the names of the base model and of every loaded adapter."""
-        return [str(card["id"]) for card in (await self._json("GET", "/v1/models"))["data"]]
+        return await self._read("GET", "/v1/models", None, lambda answer: [str(card["id"]) for card in answer["data"]])
 
     async def load_adapter(self, name: str, path: Path) -> None:
         """Load an adapter from a folder. A name and a path are used once only; weights never change in place."""
@@ -105,11 +109,18 @@ class EngineClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
-        choice = await self._choice(body)
-        if not isinstance(choice.get("token_ids"), list):
-            raise EngineError(f"{self._url} returned no token ids; {self._advice()}")
-        ids = tuple(int(token) for token in choice["token_ids"])
-        return Completion(ids=ids, text=choice["text"], finish_reason=choice["finish_reason"])
+
+        def completion(answer: Any) -> Completion | None:
+            choice = answer["choices"][0]
+            if choice.get("token_ids") is None:
+                return None
+            ids = tuple(int(token) for token in choice["token_ids"])
+            return Completion(ids=ids, text=str(choice["text"]), finish_reason=choice["finish_reason"])
+
+        completed = await self._read("POST", "/v1/completions", body, completion)
+        if completed is None:
+            raise EngineError(f"{self._url} returned no token ids; {self._advice()}", status=200)
+        return completed
 
     async def score(self, model: str, ids: Sequence[int], start: int) -> list[float]:
         """Return the log-probabilities of `ids[start:]` under `model`, in nats, each after all ids before it.
@@ -118,11 +129,59 @@ class EngineClient:
         """
         if not 1 <= start <= len(ids):
             raise ValueError(f"start is {start}; it must lie between 1 and the number of ids, {len(ids)}")
+        if await self._is_embedded():
+            return await self._score_prompt(model, ids, start)
+        # vLLM computes prompt_logprobs for a whole batch at once, and its CPU build dies of it when another request
+        # is in the batch. One next-token request a position is exact, and the prefix cache makes it cheap.
+        slots = asyncio.Semaphore(SCORES_AT_ONCE)
+
+        async def one(at: int) -> float:
+            async with slots:
+                return await self._score_next(model, ids[:at], ids[at])
+
+        return list(await asyncio.gather(*(one(at) for at in range(start, len(ids)))))
+
+    async def _score_prompt(self, model: str, ids: Sequence[int], start: int) -> list[float]:
         body = {"model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
-        scores = (await self._choice(body)).get("prompt_logprobs")
-        if not isinstance(scores, list) or len(cast(list[Any], scores)) != len(ids):
-            raise EngineError(f"{self._url} did not score every prompt token; {self._advice()}")
-        return [float(scores[i][str(ids[i])]["logprob"]) for i in range(start, len(ids))]
+
+        def scores(answer: Any) -> list[float] | None:
+            found = answer["choices"][0].get("prompt_logprobs")
+            if found is None or len(found) != len(ids):
+                return None
+            return [float(found[i][str(ids[i])]["logprob"]) for i in range(start, len(ids))]
+
+        scored = await self._read("POST", "/v1/completions", body, scores)
+        if scored is None:
+            raise EngineError(f"{self._url} did not score every prompt token; {self._advice()}", status=200)
+        return scored
+
+    async def _score_next(self, model: str, prefix: Sequence[int], token: int) -> float:
+        body = {
+            "model": model,
+            "prompt": list(prefix),
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "logprobs": 1,
+            "logprob_token_ids": [token],
+            "return_tokens_as_token_ids": True,
+        }
+        return await self._read(
+            "POST",
+            "/v1/completions",
+            body,
+            lambda answer: float(answer["choices"][0]["logprobs"]["top_logprobs"][0][f"token_id:{token}"]),
+        )
+
+    async def _is_embedded(self) -> bool:
+        if self._embedded is None:
+            self._embedded = (await self._told())[1]
+        return self._embedded
+
+    async def _told(self) -> tuple[str, bool]:
+        """Return the engine's version, and whether it is the embedded one."""
+        return await self._read(
+            "GET", "/version", None, lambda told: (str(told["version"]), told.get("engine") == "secondnature-embedded")
+        )
 
     def for_model(self, name: str) -> "EngineModel":
         """Return the base model or an adapter as a ChatModel."""
@@ -130,24 +189,15 @@ class EngineClient:
 
     async def check_contract(self) -> EngineFacts:
         """Check that this engine can be used safely. Raises EngineError that says how to start it."""
-        answer = await self._json("GET", "/version")
-        embedded = answer.get("engine") == "secondnature-embedded"
-        version = str(answer["version"])
+        version, embedded = await self._told()
         if not embedded and _numbers(version) < OLDEST_VLLM:
             least = ".".join(map(str, OLDEST_VLLM))
             raise EngineError(f"vLLM {version} at {self._url} is too old: install {least} or newer")
-        cards = {str(card["id"]): card for card in (await self._json("GET", "/v1/models"))["data"]}
-        if self.model not in cards:
-            raise EngineError(
-                f"{self._url} serves no model called {self.model!r}, only {sorted(cards)}; {self._advice()}"
-            )
+        names = await self.models()
+        if self.model not in names:
+            raise EngineError(f"{self._url} serves no model called {self.model!r}, only {names}; {self._advice()}")
         await self._check_adapters()
-        return EngineFacts(
-            version=version,
-            embedded=embedded,
-            max_model_len=cards[self.model].get("max_model_len"),
-            processed_logprobs=await self._processed_logprobs(),
-        )
+        return EngineFacts(version=version, embedded=embedded)
 
     async def _check_adapters(self) -> None:
         """Ask for an adapter that cannot exist: an engine that can load adapters says so in OpenAI's shape."""
@@ -160,29 +210,20 @@ class EngineClient:
             raise EngineError(f"{self._url} {reason}; {self._advice()}", status=error.status) from error
         raise EngineError(f"{self._url} says it loaded an adapter that does not exist; {self._advice()}")
 
-    async def _processed_logprobs(self) -> bool:
-        """Find out by the gap between likely tokens, which a temperature of 2 halves where it is applied."""
-        prompt = await self.encode("a")
-        gaps: list[float] = []
-        for temperature in (1.0, 2.0):
-            body = {"model": self.model, "prompt": prompt, "max_tokens": 1, "temperature": temperature, "logprobs": 5}
-            tops = (await self._choice({**body, "return_tokens_as_token_ids": True}))["logprobs"]["top_logprobs"][0]
-            values = sorted(tops.values(), reverse=True)
-            gaps.append(values[0] - values[min(2, len(values) - 1)])
-        return gaps[1] < 0.75 * gaps[0]
-
     async def _tokens(self, body: Mapping[str, Any]) -> list[int]:
-        return [int(token) for token in (await self._json("POST", "/tokenize", body))["tokens"]]
+        return await self._read("POST", "/tokenize", body, lambda answer: [int(token) for token in answer["tokens"]])
 
-    async def _choice(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return (await self._json("POST", "/v1/completions", body))["choices"][0]
-
-    async def _json(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def _read(self, method: str, route: str, body: Mapping[str, Any] | None, members: Callable[[Any], T]) -> T:
+        """Return what `members` finds in the JSON answer. Raises EngineError where the answer has another shape."""
         data = await self._call(method, route, body)
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise EngineError(f"{self._url}{route} did not answer with JSON: is this an engine?") from error
+            return members(orjson.loads(data))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise EngineError(
+                f"{self._url}{route} answered with something else than an engine does ({told}): is this one?",
+                status=200,
+            ) from error
 
     async def _call(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> bytes:
         headers = {**self._headers, "content-type": "application/json"}

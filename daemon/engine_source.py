@@ -17,6 +17,8 @@ from daemon.supervise import wait_for
 from harness_adapters.errors import ConfigError, EngineError
 
 LOOK_EVERY_S = 1.0
+STUCK_AFTER = 10
+"""Failed health checks in a row after which a child that still runs is started again."""
 
 logger = get_logger(__name__)
 
@@ -46,13 +48,7 @@ class EngineSource:
         deadline = time.monotonic() + self._settings.engine.start_timeout_s
         if self._settings.engine.url is None:
             await self._spawn()
-        key = self._settings.engine.api_key
-        client = EngineClient(
-            self.url,
-            session=self._session,
-            model=self._settings.engine.base_model,
-            api_key=key.get_secret_value() if key else None,
-        )
+        client = EngineClient.from_settings(self._settings, self._session, url=self.url)
         while not await client.health():
             if time.monotonic() > deadline:
                 raise EngineError(f"no engine answers at {self.url}/health; start it, or mend engine.url")
@@ -64,16 +60,21 @@ class EngineSource:
         return client
 
     async def watch(self, client: EngineClient, stop: asyncio.Event, reload: Callable[[], Awaitable[None]]) -> None:
-        """Look after the engine: a dead child is started again, and a restarted engine is given its adapters again."""
-        up = True
+        """Look after the engine: a child that is dead or stuck is started again, and then given its adapters again."""
+        up, failed = True, 0
         while not stop.is_set():
+            if self._child is not None and failed >= STUCK_AFTER:
+                logger.error("engine_stuck", failed_checks=failed)
+                await self._child.stop()
             if self._child is not None and not self._child.alive:
                 up, code = False, await self._child.wait()
                 self._watch.say(ok=False, reason=f"the engine ended with {code} and is started again")
                 logger.error("engine_died", code=code)
                 self._metrics.engine_restarts.inc()
                 await self._spawn()
+                failed = 0
             was_up, up = up, await client.health()
+            failed = 0 if up else failed + 1
             self._watch.say(ok=up, reason="" if up else f"the engine at {self.url} does not answer its health check")
             if up and not was_up:
                 logger.info("engine_back", url=self.url)

@@ -66,7 +66,8 @@ class Call:
     keep_bytes: int
     """How much of the response is kept for the recorder."""
     started_at: float = field(default_factory=time.time)
-    started: float = field(default_factory=time.perf_counter)
+    started: float
+    """When the request's last byte had been read, by `time.perf_counter`."""
     status: Status = Status.OK
     error: str | None = None
     version: str | None = None
@@ -76,6 +77,8 @@ class Call:
     truncated: bool = False
     kept: bytearray = field(default_factory=bytearray)
     first_byte_s: float | None = None
+    overhead_s: float | None = None
+    """From the request's last byte to its first forwarding."""
 
     def failed(self, status: Status, error: str) -> None:
         """Note how the call ended; the first word is the last."""
@@ -202,7 +205,9 @@ class Forwarder:
             headers["authorization"] = f"Bearer {key.get_secret_value()}"
         url = self._upstream_url() + call.path
         encoded = encode_json(body)
-        self._metrics.overhead_seconds.observe(time.perf_counter() - call.started)
+        if call.overhead_s is None:
+            call.overhead_s = time.perf_counter() - call.started
+            self._metrics.overhead_seconds.observe(call.overhead_s)
         try:
             # As a file, aiohttp writes it in pieces: megabytes at once would hold up every other stream.
             return await self._session.post(url, data=io.BytesIO(encoded), headers=headers, allow_redirects=False)

@@ -8,12 +8,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from typing import Any, Literal
-
-import structlog
 
 from daemon.config import Settings
 from daemon.engine import EngineClient
+from daemon.logs import get_logger
 from daemon.rounds import Material, gather, prefix_of
 from daemon.store import Store
 from harness_adapters.errors import EngineError, RenderError
@@ -23,9 +23,10 @@ from hinting.grade import Grader, case_of
 from hinting.graders import grade_all
 from hinting.model import Completion, Sampling
 from hinting.reply import read_reply
+from hinting.signal import Signal
 from learner.gate import CaseResult, Reply, Verdict, judge
 
-logger = structlog.get_logger()
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class GateCase:
     trace: Trace
     turn: int
     exchange: Exchange | None
+    signal: Signal | None = None
+    """What showed that a flagged turn was wrong; graders may need it."""
 
 
 class Gatekeeper:
@@ -51,7 +54,7 @@ class Gatekeeper:
     async def examine(self, candidate: str, serving: str) -> tuple[Verdict, dict[str, Any]]:
         """Measure a candidate and return its verdict, and the verdict as it is stored and shown.
 
-        Raises EngineError when no case could be answered.
+        Raises EngineError while the engine is away.
         """
         started = time.monotonic()
         material = await asyncio.to_thread(gather, self._store, self._settings)
@@ -69,7 +72,7 @@ class Gatekeeper:
     async def measure(self, candidate: str, serving: str, cases: Sequence[GateCase]) -> list[CaseResult]:
         """Answer every case with both policies at one seed and grade the replies.
 
-        A case the engine or the template refuses is left out and logged. Raises EngineError when every case was.
+        A case the engine or the template refuses is left out and logged. Raises EngineError while the engine is away.
         """
         slots = asyncio.Semaphore(self._settings.hints.max_concurrency)
 
@@ -78,28 +81,31 @@ class Gatekeeper:
                 try:
                     return await self._measure(candidate, serving, number, case)
                 except (EngineError, RenderError) as error:
+                    if isinstance(error, EngineError) and (error.passing or error.status == HTTPStatus.NOT_FOUND):
+                        # Away, or no longer loaded because a person promoted another: a verdict on the rest would lie.
+                        raise
                     logger.warning("gate_case_refused", case=case.id, reason=str(error))
                     return None
 
         found = await asyncio.gather(*(one(number, case) for number, case in enumerate(cases)))
-        results = [result for result in found if result is not None]
-        if cases and not results:
-            raise EngineError("no gate case could be answered; see the log for each case's reason")
-        return results
+        return [result for result in found if result is not None]
 
     def _cases(self, material: Material) -> list[GateCase]:
         """Return the gate side's flagged and accepted turns, at most `gate.max_cases` of each."""
         most = self._settings.gate.max_cases
-        wanted: list[tuple[Literal["flagged", "passing"], Trace, int]] = [
-            *(("flagged", f.trace, f.hint.target) for f in material.flagged.get("gate", [])[:most]),
-            *(("passing", a.trace, a.turn) for a in material.accepted.get("gate", [])[:most]),
+        flagged, accepted = material.flagged.get("gate", [])[:most], material.accepted.get("gate", [])[:most]
+        signals = {signal.id: signal for signal in self._store.signals_by_id([f.hint.signal_ids[0] for f in flagged])}
+        return [
+            *(self._case("flagged", f.trace, f.hint.target, signals.get(f.hint.signal_ids[0])) for f in flagged),
+            *(self._case("passing", a.trace, a.turn) for a in accepted),
         ]
-        cases: list[GateCase] = []
-        for kind, trace, turn in wanted:
-            exchange_id = trace.turns[turn].exchange_id
-            exchange = self._store.exchange(exchange_id) if exchange_id else None
-            cases.append(GateCase(f"{trace.id}#{turn}", kind, trace, turn, exchange))
-        return cases
+
+    def _case(
+        self, kind: Literal["flagged", "passing"], trace: Trace, turn: int, signal: Signal | None = None
+    ) -> GateCase:
+        exchange_id = trace.turns[turn].exchange_id
+        exchange = self._store.exchange(exchange_id) if exchange_id else None
+        return GateCase(f"{trace.id}#{turn}", kind, trace, turn, exchange, signal)
 
     async def _measure(self, candidate: str, serving: str, seed: int, case: GateCase) -> CaseResult:
         new, old = self._engine.for_model(candidate), self._engine.for_model(serving)
@@ -113,8 +119,10 @@ class Gatekeeper:
 
         async def graded(completion: Completion) -> Reply:
             text, calls = read_reply(completion.text)
-            grade = await grade_all(self._graders, case_of(case.trace, case.turn, text, calls))
-            return Reply(text=completion.text, tokens=len(completion.ids), passed=grade.passed)
+            grade = await grade_all(self._graders, case_of(case.trace, case.turn, text, calls, case.signal))
+            # Where the reply was cut, nobody knows whether the rest would have passed too.
+            unknown = grade.passed and completion.finish_reason == "length"
+            return Reply(text=completion.text, tokens=len(completion.ids), passed=None if unknown else grade.passed)
 
         kl = None
         if case.kind == "passing":

@@ -57,7 +57,12 @@ class Health:
         recorder = self._recorder.status()
         waiting = recorder.queue_records + recorder.spool_records
         away = "" if recorder.log_available else f"the event log is away; {waiting} records wait in the spool"
-        found = {"engine": self._engine(), "capture": Check(ok=True, reason=away)}
+        capture = Check(ok=True, reason=away)
+        if not recorder.running:
+            capture = Check(
+                ok=False, reason="the recorder has ended and nothing is recorded: restart; its log says why"
+            )
+        found = {"engine": self._engine(), "capture": capture}
         if self._tail is not None:
             found["tail"] = self._tail_check(self._tail)
         return found
@@ -68,6 +73,7 @@ class Health:
         metrics.spool_records.set(recorder.queue_records + recorder.spool_records)
         metrics.spool_bytes.set(recorder.queue_bytes + recorder.spool_bytes)
         metrics.capture_appended.inc(self._new("appended", recorder.appended))
+        metrics.ids_missing.inc(self._new("ids missing", recorder.ids_missing))
         for reason, count in recorder.dropped.items():
             metrics.capture_dropped.labels(reason).inc(self._new(f"dropped {reason}", count))
         if self._tail is None:

@@ -49,8 +49,8 @@ class KafkaLog:
         self._replication = replication
         self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1000)
-        self._max_request_bytes = max_request_bytes
-        self._client: dict[str, Any] = {
+        self.max_request_bytes = max_request_bytes
+        self.client: dict[str, Any] = {
             "bootstrap_servers": servers,
             "request_timeout_ms": self._timeout_ms,
             "bootstrap_timeout_ms": self._timeout_ms,
@@ -144,7 +144,7 @@ class KafkaLog:
     def _pack(self, record: LogRecord) -> dict[str, Any]:
         key, value = record.key.encode("utf-8", "replace"), record.value
         headers = [("id", record.id.encode("utf-8", "replace")), ("kind", record.kind.encode("utf-8", "replace"))]
-        room = self._max_request_bytes - RECORD_OVERHEAD_BYTES - len(key) - len(headers[0][1])
+        room = self.max_request_bytes - RECORD_OVERHEAD_BYTES - len(key) - len(headers[0][1])
         if len(value) > room:
             # The client checks the size before its own compression, which works on whole batches.
             value = zstandard.compress(value)
@@ -152,7 +152,7 @@ class KafkaLog:
         if len(value) > room:
             raise RecordError(
                 f"record {record.id} has {len(value)} bytes compressed, more than the {room} that {self._where} takes:"
-                " raise the broker's message.max.bytes and max_request_bytes together"
+                " raise the broker's message.max.bytes and log.max_request_bytes together"
             )
         return {"key": key, "value": value, "headers": headers}
 
@@ -160,11 +160,11 @@ class KafkaLog:
         if self._producer is None:
             self._ensure_topic()
             self._producer = KafkaProducer(
-                **self._client,
+                **self.client,
                 acks="all",
                 enable_idempotence=True,
                 compression_type="zstd",
-                max_request_size=self._max_request_bytes,
+                max_request_size=self.max_request_bytes,
                 max_block_ms=self._timeout_ms,
                 # A batch that expired by itself would let the next one of its partition overtake it.
                 delivery_timeout_ms=self._timeout_ms * 4,
@@ -183,11 +183,11 @@ class KafkaLog:
         if self._consumer is None:
             self._ensure_topic()
             consumer: Any = KafkaConsumer(
-                **self._client,
+                **self.client,
                 group_id=self._group,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
-                max_partition_fetch_bytes=max(self._max_request_bytes, 1_048_576),
+                max_partition_fetch_bytes=max(self.max_request_bytes, 1_048_576),
             )
             if self._assignment == "all":
                 consumer.assign(self._known)
@@ -197,7 +197,7 @@ class KafkaLog:
         return self._consumer
 
     def _ensure_topic(self) -> None:
-        admin: Any = KafkaAdminClient(**self._client)
+        admin: Any = KafkaAdminClient(**self.client)
         try:
             with suppress(TopicAlreadyExistsError):
                 options = {
@@ -218,7 +218,7 @@ class KafkaLog:
             yield
         except MessageSizeTooLargeError as error:
             raise RecordError(
-                f"{self._where} takes no record of this size: {error}; set max_request_bytes to the broker's"
+                f"{self._where} takes no record of this size: {error}; set log.max_request_bytes to the broker's"
                 " message.max.bytes"
             ) from error
         except KafkaError as error:

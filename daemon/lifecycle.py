@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import math
 import signal
 import socket
@@ -9,10 +10,12 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Literal
 
 import aiohttp
 import uvicorn
+from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from daemon import logs
@@ -32,7 +35,7 @@ from daemon.serving import Serving
 from daemon.sqlite_log import SqliteLog
 from daemon.store import Store
 from daemon.supervise import supervise
-from daemon.tail import Tail
+from daemon.tail import DeadLetterLimits, Tail
 from harness_adapters.errors import ConfigError, StoreError
 
 Role = Literal["proxy", "worker"]
@@ -73,6 +76,11 @@ def open_log(settings: Settings) -> EventLog:
         assignment=log.assignment,
         partitions=log.partitions,
         replication=log.replication,
+        max_request_bytes=log.max_request_bytes,
+        client={
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in log.client.items()
+        },
     )
 
 
@@ -91,8 +99,10 @@ async def serve(settings: Settings, roles: frozenset[Role] = frozenset(ROLES)) -
     main = asyncio.current_task()
     assert main is not None
     servers: list[uvicorn.Server] = []
+    daemon = Daemon(settings, roles)
 
     def stop() -> None:
+        daemon.wind_down()
         if not servers:
             main.cancel()
         for server in servers:
@@ -102,7 +112,7 @@ async def serve(settings: Settings, roles: frozenset[Role] = frozenset(ROLES)) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     try:
-        await Daemon(settings, roles).run(servers.append)
+        await daemon.run(servers.append)
     except asyncio.CancelledError:
         if servers:
             raise
@@ -128,6 +138,10 @@ class Daemon:
         self._metrics = Metrics()
         self._stop = asyncio.Event()
 
+    def wind_down(self) -> None:
+        """Start nothing more: no round, no engine in place of one that is ending too."""
+        self._stop.set()
+
     async def run(self, started: Callable[[uvicorn.Server], None]) -> None:
         """Start the parts, serve HTTP until the server is told to exit, stop the parts."""
         async with AsyncExitStack() as stack:
@@ -141,6 +155,8 @@ class Daemon:
         settings, metrics = self._settings, self._metrics
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="blocking"))
         settings.data_dir.mkdir(parents=True, exist_ok=True)
+        if "worker" in self._roles:
+            stack.enter_context(only_worker(settings.data_dir))
         store = Store(settings.store_url)
         stack.callback(store.close)
 
@@ -193,7 +209,8 @@ class Daemon:
     def _tail(self, stack: AsyncExitStack, store: Store) -> Tail:
         """Run the tail in a thread of its own; it looks after itself, and a halted one waits for a person."""
         log = open_log(self._settings)
-        tail, stop = Tail(log, store), threading.Event()
+        limits = DeadLetterLimits(self._settings.log.max_dead_in_a_row, self._settings.log.max_dead_share)
+        tail, stop = Tail(log, store, limits=limits), threading.Event()
         thread = threading.Thread(target=tail.run, args=(stop,), name="tail", daemon=True)
         stack.callback(log.close)
         stack.push_async_callback(asyncio.to_thread, thread.join, TAIL_STOP_S)
@@ -247,6 +264,19 @@ def _bound(server: ServerSettings) -> socket.socket:
             " server.port, or stop the program that has it"
         ) from error
     return listener
+
+
+@contextlib.contextmanager
+def only_worker(data_dir: Path) -> Generator[None]:
+    """Hold the folder's lock, which ends with this process: two workers would take up each other's rounds."""
+    with (data_dir / "worker.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another worker already uses {data_dir}; stop it, or start this one with --roles proxy"
+            ) from None
+        yield
 
 
 class _Server(uvicorn.Server):

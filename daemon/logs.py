@@ -40,7 +40,7 @@ def set_up(settings: LoggingSettings) -> None:
     if json_lines:
         last += [structlog.processors.format_exc_info, inert, structlog.processors.JSONRenderer(default=repr)]
     else:
-        last += [inert, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        last += [inert, _for_people()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
@@ -58,6 +58,12 @@ def set_up(settings: LoggingSettings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _for_people() -> structlog.typing.Processor:
+    # The renderer's own tracebacks print local variables: keys, and what agents and people wrote.
+    plain = structlog.dev.plain_traceback
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

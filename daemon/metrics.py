@@ -38,7 +38,7 @@ class Metrics:
             "request_seconds", "From a request's first byte to the answer's last.", LATENCY_BUCKETS_S, "endpoint"
         )
         self.first_byte_seconds = self._histogram(
-            "first_byte_seconds", "From a request's first byte to the answer's first.", LATENCY_BUCKETS_S, "endpoint"
+            "first_byte_seconds", "From a request's last byte to the answer's first.", LATENCY_BUCKETS_S, "endpoint"
         )
         self.overhead_seconds = self._histogram(
             "overhead_seconds",
@@ -49,7 +49,7 @@ class Metrics:
         self.base_fallbacks = self._counter(
             "base_fallbacks", "Requests the base model answered because the engine did not have the adapter."
         )
-        self.ids_missing = self._counter("ids_missing", "Recorded answers without the token ids that were asked for.")
+        self.ids_missing = self._counter("ids_missing", "Recorded answers without token ids.")
         # Capture, log and store.
         self.capture_dropped = self._counter("capture_dropped", "Records that could not be kept, by reason.", "reason")
         self.capture_appended = self._counter("capture_appended", "Records appended to the log.")

@@ -37,6 +37,12 @@ _TENANT = re.compile(r"[\w.:@-]{1,128}")
 logger = get_logger(__name__)
 
 
+def tenant_of(headers: Mapping[str, str]) -> str:
+    """Return the tenant that a request names in its headers, whose names are in lower case."""
+    given = headers.get(TENANT_HEADER, "")
+    return given if _TENANT.fullmatch(given) else DEFAULT_TENANT
+
+
 class Recorder(Protocol):
     """What the proxy asks of the recorder. Neither call blocks for long nor raises."""
 
@@ -122,6 +128,14 @@ class Proxy:
                     code="unknown_url",
                     kind="invalid_request_error",
                 )
+        except Exception:
+            # The edge: whatever broke, the client gets an answer it can read.
+            logger.exception("request_failed", endpoint=endpoint)
+            outcome = "failed"
+            if answered:
+                raise  # the server cuts an answer off that has begun
+            message = "the request could not be handled; the service's log says why"
+            await send_error(counted, 500, message, kind="server_error", code="internal_error")
         finally:
             self.in_flight -= 1
             self._metrics.in_flight.dec()
@@ -148,6 +162,7 @@ class Proxy:
             return "refused"
         if body is None:
             return Status.CLIENT_CANCELLED.value
+        read_at = time.perf_counter()
         try:
             request = json_object(body)
         except RecordError as error:
@@ -170,6 +185,7 @@ class Proxy:
             headers=headers,
             request=request,
             request_bytes=len(body),
+            read_at=read_at,
         )
         return await self._forward(call, receive, send)
 
@@ -183,12 +199,18 @@ class Proxy:
         headers: Mapping[str, str],
         request: dict[str, Any],
         request_bytes: int,
+        read_at: float,
     ) -> Call:
-        given_tenant = headers.get(TENANT_HEADER, "")
-        tenant = given_tenant if _TENANT.fullmatch(given_tenant) else DEFAULT_TENANT
-        session = explicit_session(headers, request)
+        tenant = tenant_of(headers)
         named_user = request.get("user") or request.get("safety_identifier")
         user = named_user if isinstance(named_user, str) else None
+        session: str | None = None
+        key = exchange_id
+        try:
+            session = explicit_session(headers, request)
+            key = route_key(tenant, request, session=session, user=user)
+        except Exception as error:  # noqa: BLE001 - what cannot be sorted in passes all the same
+            logger.warning("request_without_route", exchange=exchange_id, reason=type(error).__name__)
         return Call(
             id=exchange_id,
             request_id=request_id,
@@ -200,9 +222,10 @@ class Proxy:
             tenant=tenant,
             session=session,
             user=user,
-            route_key=route_key(tenant, request, session=session, user=user),
+            route_key=key,
             sequence=next(self._sequence),
             keep_bytes=self._settings.capture.max_response_bytes if self._recorder else 0,
+            started=read_at,
         )
 
     async def _forward(self, call: Call, receive: Receive, send: Send) -> str:

@@ -1,7 +1,6 @@
 """From passed hints to a round directory, and from a round directory to a running learner."""
 
 import asyncio
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,17 +10,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from daemon.config import Settings
+from daemon.config import Settings, child_environment
 from daemon.store import Store
 from harness_adapters.exchange import Exchange
 from harness_adapters.ids import stable_id
 from harness_adapters.trace import Trace
 from hinting.detect import accepted_turns
 from hinting.hint import Hint, HintState
+from hinting.verify import UNGRADED
 from learner.config import PROGRESS_FILE, ROUND_FILE, SAMPLES_FILE, Mode, Progress, RoundConfig, SampleSpec, Split
 from learner.split import split_of
 
 LEARNER_LOG = "learner.log"
+TEACHING = ("running", "published", "promoted")
+NOT_FAILED = (*TEACHING, "held", "rejected", "finding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +50,38 @@ class Material:
 
     flagged: dict[Split, list[FlaggedTurn]]
     accepted: dict[Split, list[AcceptedTurn]]
+    fresh: int
+    """Flagged turns of the train side that no round has tried to teach yet."""
 
 
 def gather(store: Store, settings: Settings) -> Material:
     """Collect flagged and accepted turns with their sides.
 
-    A hint that taught an earlier round is left out of train and validate; gate turns serve every candidate once.
+    A hint that taught what serves, or is being taught, is left out of train and validate. One from a round that came to
+    nothing may try again, but does not by itself start a round. Gate turns serve every candidate once.
     """
     flagged: dict[Split, list[FlaggedTurn]] = defaultdict(list)
     accepted: dict[Split, list[AcceptedTurn]] = defaultdict(list)
-    used = store.used_hints()
-    traces: dict[str, Trace | None] = {}
+    taught, tried = store.used_hints(TEACHING), store.used_hints(NOT_FAILED)
+    recent = store.traces(limit=settings.rounds.window)
+    traces: dict[str, Trace | None] = {trace.id: trace for trace in recent}
+    fresh = 0
     for hint in _best_by_turn(store.hints(limit=settings.rounds.window), settings):
-        trace = traces.setdefault(hint.trace_id, store.trace(hint.trace_id))
+        if hint.trace_id not in traces:
+            traces[hint.trace_id] = store.trace(hint.trace_id)
+        trace = traces[hint.trace_id]
         if trace is None:
             continue
         side = side_of(trace, settings)
-        if side == "gate" or hint.id not in used:
+        if side == "gate" or hint.id not in taught:
             flagged[side].append(FlaggedTurn(trace, hint, side))
-    for trace in store.traces(limit=settings.rounds.window):
+            fresh += side == "train" and hint.id not in tried
+    for trace in recent:
         side = side_of(trace, settings)
         responses = [t.response_id for t in trace.turns if t.response_id]
         turns = accepted_turns(trace, store.feedback_for(responses))
         accepted[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
-    return Material(flagged, accepted)
+    return Material(flagged, accepted, fresh)
 
 
 def side_of(trace: Trace, settings: Settings) -> Split:
@@ -91,6 +101,8 @@ def enough(material: Material, settings: Settings) -> str | None:
         found = len(material.flagged.get(side, ()))
         if found < needed:
             return f"{found} of {needed} hinted turns on the {side} side"
+    if material.fresh < settings.rounds.min_hints:
+        return f"{material.fresh} of {settings.rounds.min_hints} hinted turns that no round has tried to teach"
     return None
 
 
@@ -143,14 +155,23 @@ def read_progress(directory: Path) -> list[Progress]:
 async def run_learner(directory: Path, threads: int) -> int:
     """Run the learner on a round directory as a child process and return its exit code.
 
-    The child is ended with the caller: a learner never outlives the daemon that will start it again.
+    The child is ended with the caller, and ends by itself when its standard input closes: a learner never outlives the
+    daemon that will start it again, however that one ends. A group of its own keeps a terminal's Ctrl-C from it.
+    Raises OSError when it cannot be started.
     """
-    environment = dict(os.environ)
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
+    environment = child_environment(**({"OMP_NUM_THREADS": str(threads)} if threads else {}))
     with (directory / LEARNER_LOG).open("ab") as log:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "learner.run", str(directory), stdout=log, stderr=log, env=environment
+            sys.executable,
+            "-m",
+            "learner.run",
+            str(directory),
+            "--exit-with-stdin",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
         )
     try:
         return await child.wait()
@@ -165,12 +186,11 @@ async def run_learner(directory: Path, threads: int) -> int:
 
 
 def _best_by_turn(hints: Sequence[Hint], settings: Settings) -> list[Hint]:
-    """Keep one hint a turn: the best that passed (or, where unverified hints may train, the best there is).
+    """Keep one hint a turn: the best that may teach.
 
     A handful of trials says little, so hints of one wording share theirs: of those that passed on a turn, the one with
     the best mean over all turns it was tried on is kept.
     """
-    allowed = {HintState.PASSED, HintState.FAILED} if settings.hints.train_unverified else {HintState.PASSED}
     trials: dict[str, list[bool]] = defaultdict(list)
     for hint in hints:
         trials[hint.text] += [trial.passed for trial in hint.trials if trial.hinted and trial.passed is not None]
@@ -182,9 +202,14 @@ def _best_by_turn(hints: Sequence[Hint], settings: Settings) -> list[Hint]:
     best: dict[tuple[str, int], Hint] = {}
     for hint in hints:
         key = (hint.trace_id, hint.target)
-        if hint.state in allowed and (key not in best or rank(hint) > rank(best[key])):
+        if _may_teach(hint, settings) and (key not in best or rank(hint) > rank(best[key])):
             best[key] = hint
     return list(best.values())
+
+
+def _may_teach(hint: Hint, settings: Settings) -> bool:
+    ungraded = hint.state is HintState.FAILED and hint.reason == UNGRADED
+    return hint.state is HintState.PASSED or (settings.hints.train_unverified and ungraded)
 
 
 def _spec(store: Store, trace: Trace, turn: int, *, mode: Mode, side: Split, hint: Hint | None = None) -> SampleSpec:

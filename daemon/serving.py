@@ -2,47 +2,30 @@
 
 The alias is a row with a generation number. Every process remembers it, follows it, and goes on serving by it when the
 store is away. A swap loads and checks before it flips; a rollback is the flip alone, for the previous version stays
-loaded and warm.
+loaded and warm. Of ours the engine holds at most what serves, what served before, and one candidate.
 """
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
-from typing import Protocol
 
 from daemon.config import Settings
 from daemon.logs import get_logger
 from daemon.metrics import Metrics
 from daemon.store import AdapterRow, Alias, Store
-from daemon.versions import Scorer, check_effect, publish, read_probes
-from harness_adapters.errors import AliasMovedError, CheckpointError, EngineError, SecondNatureError, StoreError
+from daemon.store_rounds import moved
+from daemon.versions import AdapterEngine, check_effect, publish, read_probes
+from harness_adapters.errors import CheckpointError, EngineError, SecondNatureError, StoreError, VersionError
 from learner.manifest import read_manifest
 
 WATCH_EVERY_S = 0.25
 RELOAD_PAUSE_S = 1.0
-WAITING = ("candidate", "loaded")
-"""States of versions that do not serve and may."""
 
 logger = get_logger(__name__)
-
-
-class AdapterEngine(Scorer, Protocol):
-    """What serving asks of one replica. All raise EngineError."""
-
-    async def models(self) -> Sequence[str]:
-        """Return the names of the base model and of every loaded adapter."""
-        ...
-
-    async def load_adapter(self, name: str, path: Path) -> None:
-        """Load an adapter from a folder."""
-        ...
-
-    async def unload_adapter(self, name: str) -> None:
-        """Forget an adapter. Requests already running on it go on."""
-        ...
 
 
 class Serving:
@@ -81,12 +64,13 @@ class Serving:
             self._missing.set()
 
     async def load_all(self) -> None:
-        """Read the alias and load what it names, and the version before it, on every replica.
+        """Read the alias and load what it names, and the version before it, on every replica; unload what is over.
 
         A version the engine refuses is logged; until it is loaded the base answers, and that is counted.
         """
         async with self._changing:
             self._remember(await asyncio.to_thread(self._store.alias, self._name))
+            await self._tidy()
             alias = self._alias
             for version in dict.fromkeys((alias.current, alias.previous) if alias else ()):
                 if version is None:
@@ -99,67 +83,86 @@ class Serving:
     async def prepare(self, checkpoint: Path, round_id: str) -> str:
         """Make a checkpoint a version and load it under a name that no client can reach. Returns the name.
 
-        Doing it again for a checkpoint that waits loads the same version. Raises CheckpointError when the checkpoint
-        is not sound, EngineError when a replica refuses it (its state is `refused` then), OSError when the disk does.
+        A checkpoint is one version for ever: doing it again loads that one, whatever became of it. Any other candidate
+        makes room. Raises CheckpointError when the checkpoint is not sound, VersionError when a replica refuses it (its
+        state is `refused` then), EngineError when one cannot be reached, OSError when the disk does not take it.
         """
         async with self._changing:
-            await self._make_room()
             row = await asyncio.to_thread(self._publish, checkpoint, round_id)
             try:
-                await self._load(row)
-            except EngineError as error:
-                await self._set_state(row, "refused")
+                await self._admit(row)
+            except VersionError:
                 self._metrics.swaps.labels("refused").inc()
-                raise EngineError(f"the engine refuses {row.version}: {error}", status=error.status) from error
+                raise
             return row.version
 
-    async def promote(self, version: str) -> Alias:
+    async def promote(self, version: str, expected_generation: int | None = None) -> Alias:
         """Serve a version: load it on every replica, check its effect, warm the one before it, flip the alias.
 
-        Requests in flight end on the version they began with. Raises EngineError when the engine refuses the version
-        or does not serve what was learnt, or when the alias moved meanwhile; CheckpointError when its files are not
-        sound. Whatever is raised, what served before serves on.
+        Requests in flight end on the version they began with. A version that serves already stays so, whatever is
+        expected. Raises AliasMovedError when the alias is not at `expected_generation`, or moved meanwhile;
+        VersionError when there is no such version, an engine refuses it or does not serve what was learnt; EngineError
+        when one cannot be reached; CheckpointError when its files are not sound. Then what served before serves on.
+
+        A StoreError may also mean that the flip was done and its confirmation lost: the alias tells.
         """
         started = time.monotonic()
         async with self._changing:
-            alias = await asyncio.to_thread(self._store.alias, self._name)
-            if alias.current == version:
-                self._remember(alias)
-                return alias
-            row = await self._found(version)
             try:
-                await self._load(row)
+                alias = await asyncio.to_thread(self._store.alias, self._name)
+                if alias.current == version:
+                    self._remember(alias)
+                    return alias
+                if expected_generation not in (None, alias.generation):
+                    raise moved(alias, expected_generation)
+                row = await self._found(version)
+                await self._admit(row)
                 probes = await asyncio.to_thread(read_probes, Path(row.path))
                 for engine in self._engines:
                     distance = await check_effect(engine, version, probes)
                     logger.info("effect_checked", version=version, distance_nats=round(distance, 4))
                 await self._warm(alias.current)
-                flipped = await asyncio.to_thread(self._flip, alias, version)
+                flipped = await asyncio.to_thread(self._store.flip, self._name, version, alias.generation)
             except SecondNatureError:
                 self._metrics.swaps.labels("held").inc()
                 raise
+            self._remember(flipped)
             self._metrics.swaps.labels("promoted").inc()
             self._metrics.swap_seconds.labels("promote").observe(time.monotonic() - started)
             logger.info("promoted", version=version, previous=flipped.previous, generation=flipped.generation)
-            await self._retire(alias.previous, flipped)
+            try:
+                await self._tidy()
+            except StoreError as error:
+                logger.warning("version_not_retired", version=alias.previous, reason=str(error))
             return flipped
 
     async def discard(self, version: str) -> None:
-        """Unload a version that will not serve. Its folder stays: the engine may still hold the weights."""
+        """Unload a version that will not serve; one that the alias names stays as it is.
+
+        Its folder stays: the engine may still hold the weights.
+        """
         async with self._changing:
-            await self._unload(await self._found(version), "retired")
+            row = await self._found(version)
+            await asyncio.to_thread(self._store.set_adapter_state, row.version, "retired")
+            await self._tidy()
 
-    def rollback(self) -> Alias:
-        """Serve the previous version again; any thread may call. Nothing is asked of the engine.
+    def rollback(self, leave: str | None = None) -> Alias:
+        """Leave a version, the current one unless said, for the previous; any thread may call, no engine is asked.
 
-        Once more goes forward again: the alias remembers two. Raises EngineError when nothing ever served but the base,
-        or when the alias moved meanwhile; StoreError when the store cannot write it down.
+        `leave` is a version or the engine's name for the base. When it does not serve any more nothing changes, so a
+        call may be repeated. Without it once more goes forward again: the alias remembers two. Raises VersionError when
+        nothing ever served but the base, AliasMovedError when the alias moved meanwhile, StoreError when the store
+        cannot write it down.
         """
         started = time.monotonic()
         alias = self._store.alias(self._name)
+        if leave not in (None, alias.current or self._base):
+            self._remember(alias)
+            return alias
         if alias.current is None and alias.previous is None:
-            raise EngineError(f"{self._name} has always been the base model: there is nothing to roll back to")
-        flipped = self._flip(alias, alias.previous)
+            raise VersionError(f"{self._name} has always been the base model: there is nothing to roll back to")
+        flipped = self._store.flip(self._name, alias.previous, alias.generation)
+        self._remember(flipped)
         self._metrics.swaps.labels("rolled_back").inc()
         self._metrics.swap_seconds.labels("rollback").observe(time.monotonic() - started)
         logger.warning("rolled_back", to=self.current(), was=alias.current, generation=flipped.generation)
@@ -189,25 +192,13 @@ class Serving:
         with self._remembering:
             if self._alias is None or alias.generation >= self._alias.generation:
                 self._alias = alias
-        self._metrics.serving_generation.set(alias.generation)
-        self._metrics.serving_base.set(alias.current is None)
-
-    def _flip(self, alias: Alias, to: str | None) -> Alias:
-        try:
-            flipped = self._store.flip(self._name, to, alias.generation)
-        except AliasMovedError as error:
-            raise EngineError(str(error)) from error
-        self._remember(flipped)
-        for version, state in ((flipped.current, "serving"), (flipped.previous, "previous")):
-            row = self._row(version) if version else None
-            if row:
-                self._store.put_adapter(replace(row, state=state))
-        return flipped
+                self._metrics.serving_generation.set(alias.generation)
+                self._metrics.serving_base.set(alias.current is None)
 
     def _publish(self, checkpoint: Path, round_id: str) -> AdapterRow:
         manifest = read_manifest(checkpoint)
         rows = self._store.adapters()
-        known = next((r for r in rows if r.checkpoint_id == manifest.id and r.state in WAITING), None)
+        known = next((r for r in rows if r.checkpoint_id == manifest.id and self._is_ours(r.version)), None)
         if known:
             return known
         number = max((row.number for row in rows), default=0) + 1
@@ -229,52 +220,80 @@ class Serving:
         # Engines run elsewhere in the tree of processes: only an absolute path means the same to all.
         return self._folder.absolute() / f"{self._name.replace('/', '_')}@v{number}"
 
+    def _is_ours(self, name: str) -> bool:
+        return re.fullmatch(rf"{re.escape(self._name)}@v\d+", name) is not None
+
     def _row(self, version: str) -> AdapterRow | None:
         return next((row for row in self._store.adapters() if row.version == version), None)
 
     async def _found(self, version: str) -> AdapterRow:
         row = await asyncio.to_thread(self._row, version)
         if row is None:
-            raise EngineError(f"there is no version {version!r}; `secondnature adapters list` names them")
+            raise VersionError(f"there is no version {version!r}; `secondnature adapters list` names them")
         return row
+
+    async def _admit(self, row: AdapterRow) -> None:
+        """Load a version that may come to serve, in place of any other that waits.
+
+        One that an engine refuses is `refused`, and stays loaded nowhere unless the alias names it. An engine that is
+        away says nothing of the version.
+        """
+        await asyncio.to_thread(self._store.set_adapter_state, row.version, "candidate")
+        await self._tidy(room_for=row.version)
+        try:
+            await self._load(row)
+        except EngineError as error:
+            if error.passing:
+                raise
+            await asyncio.to_thread(self._store.set_adapter_state, row.version, "refused")
+            await self._tidy()
+            raise VersionError(f"the engine refuses {row.version}: {error}", status=error.status) from error
 
     async def _load(self, row: AdapterRow) -> None:
         await asyncio.to_thread(read_manifest, Path(row.path))
         for engine in self._engines:
-            if row.version not in await engine.models():
-                await engine.load_adapter(row.version, Path(row.path))
-
-    async def _unload(self, row: AdapterRow, state: str) -> None:
-        for engine in self._engines:
+            if row.version in await engine.models():
+                continue
             try:
-                if row.version in await engine.models():
-                    await engine.unload_adapter(row.version)
+                await engine.load_adapter(row.version, Path(row.path))
             except EngineError as error:
-                logger.warning("version_not_unloaded", version=row.version, reason=str(error))
-        await self._set_state(row, state)
+                # Another process may have been first.
+                if error.status != HTTPStatus.BAD_REQUEST or row.version not in await engine.models():
+                    raise
 
     async def _warm(self, version: str | None) -> None:
-        """Send one request to the version that stays behind: an adapter's first request is slow."""
-        row = await asyncio.to_thread(self._row, version) if version else None
-        if row is None:
-            return
-        probe = (await asyncio.to_thread(read_probes, Path(row.path))).probes[0]
-        for engine in self._engines:
-            await engine.score(row.version, probe.ids, probe.start)
+        """Send one request to the version that stays behind: an adapter's first request is slow.
 
-    async def _make_room(self) -> None:
-        """Unload candidates that wait for a person, so that a new one never crowds out what serves."""
-        for row in await asyncio.to_thread(self._store.adapters):
-            if row.state in WAITING:
-                await self._unload(row, row.state)
-
-    async def _retire(self, version: str | None, alias: Alias) -> None:
-        if version is None or version in (alias.current, alias.previous):
+        A promotion goes on without it; after a rollback to a version that is missing the base answers.
+        """
+        if version is None:
             return
         try:
-            await self._unload(await self._found(version), "retired")
-        except SecondNatureError as error:
-            logger.warning("version_not_retired", version=version, reason=str(error))
+            row = await self._found(version)
+            await self._load(row)
+            probe = (await asyncio.to_thread(read_probes, Path(row.path))).probes[0]
+            for engine in self._engines:
+                await engine.score(version, probe.ids, probe.start)
+        except (EngineError, CheckpointError) as error:
+            logger.warning("previous_not_warm", version=version, reason=str(error))
 
-    async def _set_state(self, row: AdapterRow, state: str) -> None:
-        await asyncio.to_thread(self._store.put_adapter, replace(row, state=state))
+    async def _tidy(self, room_for: str | None = None) -> None:
+        """Unload every version of ours that is over; with `room_for`, every other candidate too.
+
+        What the alias names always stays. Raises StoreError only.
+        """
+        for engine in self._engines:
+            try:
+                # First the engine, then the store: a version is written down before any process loads it.
+                loaded = [name for name in await engine.models() if self._is_ours(name)]
+                wanted = await asyncio.to_thread(self._wanted, room_for)
+                for name in loaded:
+                    if name not in wanted:
+                        await engine.unload_adapter(name)
+            except EngineError as error:
+                logger.warning("versions_not_unloaded", reason=str(error))
+
+    def _wanted(self, room_for: str | None) -> set[str | None]:
+        alias = self._store.alias(self._name)
+        candidates = {row.version for row in self._store.adapters() if row.state == "candidate"}
+        return {alias.current, alias.previous} | (candidates if room_for is None else {room_for})

@@ -9,9 +9,10 @@ import fcntl
 import os
 import sqlite3
 import threading
+import time
 import uuid
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,9 @@ SCHEMA = (
 _REMOVE = "DELETE FROM pending WHERE exchange_id = ? RETURNING turn, coalesce(length(ended), 0)"
 BUSY_S = 0.05
 """How long the event loop may wait for the recorder's thread, whose transactions take about a millisecond."""
+GAP_S = 0.02
+"""Pause between parts; longer than SQLite's pauses between two tries within `BUSY_S`, so that one of them gets in."""
+PART_RECORDS, PART_BYTES = 200, 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ class Spool:
         self._lock_fd = os.open(_lock_path(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         self._db = _connect(self.path)
+        _sync_folder(directory)
         self._loop_db = _connect(self.path, timeout_s=BUSY_S)
         self._guard = threading.Lock()
         self._turn = 0
@@ -94,10 +99,9 @@ class Spool:
             "INSERT OR IGNORE INTO pending (exchange_id, begun) VALUES (?, ?)", (begun.exchange_id, orjson.dumps(begun))
         )
 
-    def put(self, records: Sequence[LogRecord], *, synced: bool = False) -> None:
-        """Keep records until the log takes them, behind those kept before. `synced` waits for the disk itself."""
+    def put(self, records: Sequence[LogRecord]) -> None:
+        """Keep records until the log takes them, behind those kept before."""
         with self._guard:
-            self._db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             count, size = self.records, self.bytes
             with _transaction(self._db) as db:
                 for record in records:
@@ -111,6 +115,19 @@ class Spool:
                     count += before[0] is None
                     size += len(record.value) - before[1]
             self.records, self.bytes = count, size
+
+    def put_synced(self, records: Sequence[LogRecord]) -> None:
+        """Keep records and wait until the disk itself has them.
+
+        For many records at once: they go in by parts, so that some may be kept when this raises, and neither they nor
+        the disk ever hold up `begin`.
+        """
+        for part in _parts(records):
+            self.put(part)
+            time.sleep(GAP_S)
+        # A checkpoint may have emptied the file meanwhile, having synced what it held.
+        with Path(f"{self.path}-wal").open("rb") as log:
+            os.fsync(log.fileno())
 
     def oldest(self, *, max_records: int, max_bytes: int) -> list[LogRecord]:
         """Return the records kept longest, in order; at least one if there is any."""
@@ -161,19 +178,13 @@ class Spool:
             if not owned:
                 return
             try:
-                old = _connect(orphan)
-                try:
-                    rows = old.execute(
-                        "SELECT exchange_id, begun, key, kind, ended FROM pending ORDER BY turn IS NULL, turn"
-                    )
-                    for record_id, begun, key, kind, ended in rows:
-                        if ended is None:
-                            self.put([exchange_record(Begun(**orjson.loads(begun)).abandoned())])
-                        else:
-                            self.put([LogRecord(key, record_id, kind, ended)])
-                finally:
-                    old.close()
-            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+                for record in _records_in(orphan):
+                    self.put([record])
+            except (sqlite3.Error, OSError) as error:
+                # A full disk, say. What was taken over already is repeated at the next start.
+                logger.warning("spool_left_for_later", file=str(orphan), reason=str(error))
+                return
+            except _UnreadableError as error:
                 broken = orphan.with_suffix(".broken")
                 for suffix in ("", "-wal"):
                     with suppress(FileNotFoundError):
@@ -199,6 +210,39 @@ def _connect(path: Path, *, timeout_s: float = 10.0) -> sqlite3.Connection:
     return db
 
 
+class _UnreadableError(Exception):
+    """A file that no later start will read either."""
+
+
+def _records_in(orphan: Path) -> Iterator[LogRecord]:
+    """Yield what a file holds. Raises _UnreadableError where it is damaged, sqlite3.Error where it cannot be opened."""
+    try:
+        with closing(_connect(orphan)) as old:
+            rows = old.execute("SELECT exchange_id, begun, key, kind, ended FROM pending ORDER BY turn IS NULL, turn")
+            for record_id, begun, key, kind, ended in rows:
+                if ended is None:
+                    yield exchange_record(Begun(**orjson.loads(begun)).abandoned())
+                else:
+                    yield LogRecord(key, record_id, kind, ended)
+    except sqlite3.OperationalError:
+        raise
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        raise _UnreadableError(str(error)) from error
+
+
+def _parts(records: Sequence[LogRecord]) -> Iterator[list[LogRecord]]:
+    part: list[LogRecord] = []
+    size = 0
+    for record in records:
+        if part and (len(part) == PART_RECORDS or size + len(record.value) > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record.value)
+    if part:
+        yield part
+
+
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
     db.execute("BEGIN IMMEDIATE")
@@ -209,6 +253,15 @@ def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _sync_folder(directory: Path) -> None:
+    """Make the names of new files last: syncing a file alone does not."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _lock_path(path: Path) -> Path:

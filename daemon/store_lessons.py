@@ -10,7 +10,7 @@ from daemon import tables
 from daemon.store_base import StoreBase, body_of, decoded, must_be_one_of
 from harness_adapters.errors import StoreError
 from harness_adapters.trace import Trace
-from hinting.hint import Hint
+from hinting.hint import Hint, merged
 from hinting.signal import Signal
 
 SIGNAL_STATES = ("new", "hinted", "set_aside")
@@ -74,6 +74,18 @@ class LessonStore(StoreBase):
             rows = connection.execute(statement if state is None else statement.where(c.state == state)).all()
         return [SignalRow(decoded(signal_json, body), is_now, reason) for body, is_now, reason in rows]
 
+    def oldest_signals(self, state: str, limit: int = 100) -> list[Signal]:
+        """Return signals in a state, oldest first."""
+        c = tables.signals.c
+        statement = select(c.body).where(c.state == state).order_by(c.position).limit(limit)
+        with self._reading() as connection:
+            return [decoded(signal_json, body) for body in connection.execute(statement).scalars()]
+
+    def signals_by_id(self, ids: Sequence[str]) -> list[Signal]:
+        """Return the signals of these ids that are known."""
+        found = (self._one(tables.signals, signal_json, tables.signals.c.id == signal_id) for signal_id in ids)
+        return [signal for signal in found if signal is not None]
+
     def set_signal_state(self, signal_id: str, state: str, reason: str = "") -> None:
         """Say what became of a signal. Raises StoreError when there is no such signal or no such state."""
         must_be_one_of("signal", state, SIGNAL_STATES)
@@ -83,9 +95,16 @@ class LessonStore(StoreBase):
                 raise StoreError(f"there is no signal {signal_id}; its state was not set")
 
     def put_hint(self, hint: Hint) -> None:
-        """Store a hint, or replace it by what its trials made of it."""
-        row = {"id": hint.id, "trace_id": hint.trace_id, "state": hint.state.value, "body": body_of(hint)}
+        """Store a hint with what its trials made of it.
+
+        Two signals on one turn may call for one hint: it then carries both, and once passed it stays passed.
+        """
         with self._writing() as connection:
+            c = tables.hints.c
+            stored = connection.execute(select(c.body).where(c.id == hint.id).with_for_update()).scalar()
+            if stored is not None:
+                hint = merged(decoded(hint_json, stored), hint)
+            row = {"id": hint.id, "trace_id": hint.trace_id, "state": hint.state.value, "body": body_of(hint)}
             self._put(connection, tables.hints, row)
 
     def hint(self, hint_id: str) -> Hint | None:

@@ -8,13 +8,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import select, update
+from sqlalchemy.engine import Connection
 
 from daemon import tables
 from daemon.store_base import StoreBase, body_of, decoded, must_be_one_of
 from harness_adapters.errors import AliasMovedError, StoreError
 from learner.config import SampleSpec
 
-ROUND_STATES = ("open", "running", "published", "finding", "failed", "promoted", "held", "rejected")
+ROUND_STATES = ("running", "published", "finding", "failed", "promoted", "held", "rejected")
+UNNAMED_STATES = ("candidate", "refused", "retired")
+"""States of a version that the alias does not name: it may come to serve, an engine refused it, or it is over.
+
+What the alias names is `serving` or `previous`; only a flip gives and takes these two.
+"""
 
 spec_json: TypeAdapter[SampleSpec] = TypeAdapter(SampleSpec)
 body_json: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
@@ -35,10 +41,11 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """What the gate said of a checkpoint. The latest word counts."""
+    """What the gate said of a checkpoint, which was measured as `version`. The latest word counts."""
 
     checkpoint_id: str
     round_id: str
+    version: str
     decision: str
     created_at: float
     body: dict[str, Any]
@@ -46,7 +53,7 @@ class VerdictRow:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRow:
-    """One version of the adapter, `NAME@vN`."""
+    """One version of the adapter, `NAME@vN`: a published checkpoint."""
 
     version: str
     number: int
@@ -112,23 +119,26 @@ class RoundStore(StoreBase):
         with self._reading() as connection:
             return [decoded(spec_json, body) for body in connection.execute(statement).scalars()]
 
-    def used_hints(self) -> set[str]:
-        """Return the hints of every round but failed ones, whose hints are free again."""
+    def used_hints(self, states: Sequence[str]) -> set[str]:
+        """Return the hints in rounds of these states."""
         samples, rounds = tables.samples.c, tables.rounds.c
         statement = (
             select(samples.hint_id)
             .join(tables.rounds, rounds.id == samples.round_id)
-            .where(samples.hint_id.is_not(None), rounds.state != "failed")
+            .where(samples.hint_id.is_not(None), rounds.state.in_(states))
             .distinct()
         )
         with self._reading() as connection:
             return set(connection.execute(statement).scalars())
 
-    def put_verdict(self, checkpoint_id: str, round_id: str, decision: str, body: Mapping[str, Any]) -> None:
+    def put_verdict(
+        self, checkpoint_id: str, round_id: str, version: str, decision: str, body: Mapping[str, Any]
+    ) -> None:
         """Store the gate's word on a checkpoint, or replace it."""
         row = {
             "checkpoint_id": checkpoint_id,
             "round_id": round_id,
+            "version": version,
             "decision": decision,
             "created_at": time.time(),
             "body": body_of(body),
@@ -139,17 +149,24 @@ class RoundStore(StoreBase):
     def verdicts(self) -> list[VerdictRow]:
         """Return all verdicts, oldest first."""
         c = tables.verdicts.c
-        statement = select(c.checkpoint_id, c.round_id, c.decision, c.created_at, c.body).order_by(c.position)
+        columns = (c.checkpoint_id, c.round_id, c.version, c.decision, c.created_at, c.body)
         with self._reading() as connection:
-            rows = connection.execute(statement).all()
-        return [
-            VerdictRow(r.checkpoint_id, r.round_id, r.decision, r.created_at, decoded(body_json, r.body)) for r in rows
-        ]
+            rows = connection.execute(select(*columns).order_by(c.position)).all()
+        return [VerdictRow(*row[:-1], decoded(body_json, row.body)) for row in rows]
 
     def put_adapter(self, row: AdapterRow) -> None:
-        """Store a version, or replace it."""
+        """Store a new version, or replace one the alias never named. Raises StoreError when it has another state."""
+        must_be_one_of("version without an alias", row.state, UNNAMED_STATES)
         with self._writing() as connection:
             self._put(connection, tables.adapters, asdict(row), by=("version",))
+
+    def set_adapter_state(self, version: str, state: str) -> None:
+        """Set the state of a version; one that the alias names keeps its own. Raises StoreError for any other state."""
+        must_be_one_of("version without an alias", state, UNNAMED_STATES)
+        c = tables.adapters.c
+        here = (c.version == version) & c.state.in_(UNNAMED_STATES)
+        with self._writing() as connection:
+            connection.execute(update(tables.adapters).where(here).values(state=state))
 
     def adapters(self) -> list[AdapterRow]:
         """Return all versions by number."""
@@ -161,31 +178,46 @@ class RoundStore(StoreBase):
 
     def alias(self, name: str) -> Alias:
         """Return what a public name stands for; one that was never flipped stands for the base, at generation 0."""
-        c = tables.aliases.c
         with self._reading() as connection:
-            row = connection.execute(select(c.generation, c.current, c.previous).where(c.name == name)).one_or_none()
-        return Alias(name, *row) if row else Alias(name, 0, None, None)
+            return _alias(connection, name)
 
     def flip(self, name: str, to: str | None, expected_generation: int) -> Alias:
         """Let a public name stand for version `to`, if it is still at `expected_generation`.
 
-        Raises AliasMovedError when it is not; nothing was changed then.
+        The states of the versions concerned change in the same transaction. Raises AliasMovedError when the alias is
+        at another generation; nothing was changed then.
         """
         c = tables.aliases.c
-        generation = expected_generation + 1
         with self._writing() as connection:
+            before = _alias(connection, name)
+            flipped = Alias(name, expected_generation + 1, to, before.current)
             if expected_generation == 0:
-                first = {"name": name, "generation": generation, "current": to, "previous": None}
-                flipped = self._add(connection, tables.aliases, first)
+                done = self._add(connection, tables.aliases, asdict(flipped))
             else:
                 here = (c.name == name) & (c.generation == expected_generation)
-                values = {"generation": generation, "current": to, "previous": c.current}
-                flipped = connection.execute(update(tables.aliases).where(here).values(**values)).rowcount == 1
-            row = connection.execute(select(c.generation, c.current, c.previous).where(c.name == name)).one_or_none()
-        now = Alias(name, *row) if row else Alias(name, 0, None, None)
-        if not flipped:
-            raise AliasMovedError(
-                f"{name} is at generation {now.generation}, not {expected_generation}: it was flipped to"
-                f" {now.current or 'the base model'} meanwhile and stays so; look again, and repeat if still wanted"
-            )
-        return now
+                done = connection.execute(update(tables.aliases).where(here).values(**asdict(flipped))).rowcount == 1
+            if not done:
+                raise moved(_alias(connection, name), expected_generation)
+            # In this order: what was previous may serve now.
+            for version, state in (
+                (before.previous, "retired"),
+                (flipped.previous, "previous"),
+                (flipped.current, "serving"),
+            ):
+                this = tables.adapters.c.version == version
+                connection.execute(update(tables.adapters).where(this).values(state=state))
+        return flipped
+
+
+def moved(now: Alias, expected_generation: int) -> AliasMovedError:
+    """Return the error for an alias that is not where one looked last."""
+    return AliasMovedError(
+        f"{now.name} is at generation {now.generation}, not {expected_generation}: it was flipped to"
+        f" {now.current or 'the base model'} meanwhile and stays so; look again, and repeat if still wanted"
+    )
+
+
+def _alias(connection: Connection, name: str) -> Alias:
+    c = tables.aliases.c
+    row = connection.execute(select(c.generation, c.current, c.previous).where(c.name == name)).one_or_none()
+    return Alias(name, *row) if row else Alias(name, 0, None, None)

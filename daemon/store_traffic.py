@@ -1,7 +1,7 @@
 """The store's incoming side: exchanges grouped into sessions, feedback, and records that could not be read."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Update, select, update
@@ -11,6 +11,8 @@ from daemon import tables
 from daemon.store_base import StoreBase, body_of, decoded
 from harness_adapters.exchange import Exchange, Feedback, exchange_json, feedback_json
 from harness_adapters.ids import stable_id
+
+VALUES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,14 @@ class TrafficStore(StoreBase):
         """Return the session of the first of `keys` that is known."""
         if not keys:
             return None
-        table = tables.session_keys
+        c = tables.session_keys.c
         with self._reading() as connection:
-            rows = connection.execute(select(table.c.key, table.c.session_id).where(table.c.key.in_(keys))).all()
-        known = {row.key: row.session_id for row in rows}
-        return next((known[key] for key in keys if key in known), None)
+            for some in _chunks(keys):
+                rows = connection.execute(select(c.key, c.session_id).where(c.key.in_(some))).all()
+                known = {row.key: row.session_id for row in rows}
+                if found := next((known[key] for key in some if key in known), None):
+                    return found
+        return None
 
     def exchanges_of(self, session_id: str) -> list[Exchange]:
         """Return a session's exchanges by the proxy's sequence; the trace orders them by history."""
@@ -113,14 +118,6 @@ class TrafficStore(StoreBase):
     def exchange(self, exchange_id: str) -> Exchange | None:
         """Return an exchange by id."""
         return self._one(tables.exchanges, exchange_json, tables.exchanges.c.id == exchange_id)
-
-    def exchange_by_response(self, response_id: str) -> Exchange | None:
-        """Return the exchange whose response carries this id."""
-        return self._one(tables.exchanges, exchange_json, tables.exchanges.c.response_id == response_id)
-
-    def recent_exchanges(self, limit: int) -> list[Exchange]:
-        """Return the exchanges stored last, newest first."""
-        return self._newest(tables.exchanges, exchange_json, limit)
 
     def dirty_sessions(self, limit: int) -> list[SessionRow]:
         """Return sessions that have changed since they were last read, those that began first first."""
@@ -142,10 +139,17 @@ class TrafficStore(StoreBase):
             connection.execute(update(tables.sessions).where(older).values(read_revision=revision))
 
     def put_feedback(self, feedback: Feedback) -> bool:
-        """Store feedback and mark the session that holds its response as changed. Returns whether it is new."""
+        """Store feedback and mark the session of its tenant that holds its response as changed.
+
+        Returns whether it is new.
+        """
         row = {"id": feedback.id, "response_id": feedback.response_id, "body": body_of(feedback)}
-        table = tables.exchanges
-        holder = select(table.c.session_id).where(table.c.response_id == feedback.response_id)
+        exchanges, sessions = tables.exchanges.c, tables.sessions.c
+        holder = (
+            select(exchanges.session_id)
+            .join(tables.sessions, sessions.id == exchanges.session_id)
+            .where(exchanges.response_id == feedback.response_id, sessions.tenant == feedback.tenant)
+        )
         with self._writing() as connection:
             if not self._add(connection, tables.feedback, row):
                 return False
@@ -153,14 +157,18 @@ class TrafficStore(StoreBase):
                 connection.execute(_bump(session_ids))
         return True
 
-    def feedback_for(self, response_ids: Sequence[str]) -> list[Feedback]:
-        """Return what was said of these responses, oldest first."""
+    def feedback_for(self, response_ids: Sequence[str], tenant: str = "default") -> list[Feedback]:
+        """Return what this tenant said of these responses, oldest first."""
         if not response_ids:
             return []
-        table = tables.feedback
-        statement = select(table.c.body).where(table.c.response_id.in_(response_ids)).order_by(table.c.position)
+        c = tables.feedback.c
+        rows: list[tuple[int, str]] = []
         with self._reading() as connection:
-            return [decoded(feedback_json, body) for body in connection.execute(statement).scalars()]
+            for some in _chunks(response_ids):
+                found = connection.execute(select(c.position, c.body).where(c.response_id.in_(some)))
+                rows += [(row.position, row.body) for row in found]
+        said = [decoded(feedback_json, body) for _, body in sorted(rows)]
+        return [feedback for feedback in said if feedback.tenant == tenant]
 
     def put_dead_letter(self, place: str, reason: str, raw: bytes) -> None:
         """Keep a record that could not be read; the same record of the same place is kept once."""
@@ -180,6 +188,11 @@ class TrafficStore(StoreBase):
         statement = select(c.id, c.place, c.reason, c.raw, c.created_at).order_by(c.position.desc()).limit(limit)
         with self._reading() as connection:
             return [DeadLetter(*row) for row in connection.execute(statement)]
+
+
+def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a list so that each part fits into one statement: databases bound how many parameters they take."""
+    return (values[at : at + VALUES_AT_ONCE] for at in range(0, len(values), VALUES_AT_ONCE))
 
 
 def _known(connection: Connection, exchange_ids: Sequence[str]) -> set[str]:

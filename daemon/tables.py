@@ -126,6 +126,7 @@ verdicts = Table(
     _position(),
     Column("checkpoint_id", Text, nullable=False, unique=True),
     Column("round_id", Text, ForeignKey("rounds.id"), nullable=False),
+    Column("version", Text, nullable=False),
     Column("decision", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     _body(),

@@ -222,8 +222,8 @@ class Tail:
                 raise _HaltedError(
                     f"{sum(seen)} of the last {len(seen)} records cannot be read, {in_a_row} of them in a row; the last"
                     f" stands in partition {record.position.partition} at offset {record.position.offset}. Its batch is"
-                    " not committed: mend or stop whoever writes these, then restart the worker; with higher limits it"
-                    " sets them aside as dead letters"
+                    " not committed: mend or stop whoever writes these, raise log.max_dead_in_a_row or"
+                    " log.max_dead_share so that they are set aside as dead letters, and restart the worker"
                 )
 
     def _count(self, batch: Sequence[StoredRecord], handled: _Handled) -> None:

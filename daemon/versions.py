@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from harness_adapters.errors import CheckpointError, EngineError
+from harness_adapters.errors import CheckpointError, VersionError
 from learner.manifest import read_manifest
 from learner.probe import PROBE_FILE, Probe, Probes
 
@@ -32,6 +32,22 @@ class Scorer(Protocol):
 
     async def score(self, model: str, ids: Sequence[int], start: int) -> Sequence[float]:
         """Return the log-probabilities of `ids[start:]`, in nats, each after all ids before it."""
+        ...
+
+
+class AdapterEngine(Scorer, Protocol):
+    """What serving asks of one replica. All raise EngineError."""
+
+    async def models(self) -> Sequence[str]:
+        """Return the names of the base model and of every loaded adapter."""
+        ...
+
+    async def load_adapter(self, name: str, path: Path) -> None:
+        """Load an adapter from a folder."""
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Forget an adapter. Requests already running on it go on."""
         ...
 
 
@@ -74,8 +90,8 @@ async def check_effect(engine: Scorer, version: str, probes: Probes) -> float:
     """Check that the engine serves the student and not the base; returns the mean distance between them, in nats.
 
     An adapter whose module names do not match loads without a word and serves base output (vllm #34186). Read where
-    the learner's own shift is largest. Raises EngineError when the engine does not follow it, or when it is too small
-    to tell.
+    the learner's own shift is largest. Raises VersionError when the engine does not follow it, or when it is too small
+    to tell; EngineError when the engine cannot score it.
     """
     positions: list[tuple[float, float]] = []
     for probe in probes.probes[:CHECKED_PROBES]:
@@ -85,11 +101,11 @@ async def check_effect(engine: Scorer, version: str, probes: Probes) -> float:
     shift = fmean(position[0] for position in largest)
     distance = fmean(position[1] for position in largest)
     if shift < MIN_SHIFT_NATS:
-        raise EngineError(
+        raise VersionError(
             f"{version} shifts its probes by {shift:.4f} nats a token, too little to tell from rounding; it is held"
         )
     if not distance < MAX_DISTANCE * shift:
-        raise EngineError(
+        raise VersionError(
             f"the engine does not serve what was learnt: on its probes {version} is {distance:.3f} nats a token from"
             f" the student, whose own shift is {shift:.3f}; see whether the engine knows the adapter's module names"
         )
@@ -99,7 +115,7 @@ async def check_effect(engine: Scorer, version: str, probes: Probes) -> float:
 def _positions(probe: Probe, scored: Sequence[float]) -> list[tuple[float, float]]:
     """Per token: how far the student moved, and how far the engine is from it."""
     if len(scored) != len(probe.after_logprobs):
-        raise EngineError(f"the engine scored {len(scored)} tokens of a probe that has {len(probe.after_logprobs)}")
+        raise VersionError(f"the engine scored {len(scored)} tokens of a probe that has {len(probe.after_logprobs)}")
     rows = zip(probe.before_logprobs, probe.after_logprobs, scored, strict=True)
     return [(abs(after - before), abs(engine - after)) for before, after, engine in rows]
 

@@ -11,7 +11,8 @@ __all__ = ["ADAPTERS", "Adapter", "Skipped", "detect_adapter"]
 
 ADAPTERS: tuple[Adapter, ...] = (OpenAIChat(),)
 HEAD_BYTES = 1 << 16
-"""How much of a file an adapter may see to recognise its format."""
+MAX_HEAD_BYTES = 1 << 26
+"""An adapter sees the first 64 KiB of a file to recognise its format, and more where its first line is longer."""
 
 
 def detect_adapter(path: Path, adapters: Sequence[Adapter] = ADAPTERS) -> Adapter:
@@ -21,6 +22,8 @@ def detect_adapter(path: Path, adapters: Sequence[Adapter] = ADAPTERS) -> Adapte
     """
     with path.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
+        if b"\n" not in head:
+            head += stream.readline(MAX_HEAD_BYTES)
     for adapter in adapters:
         if adapter.recognises(head):
             return adapter

@@ -36,6 +36,23 @@ class EngineError(SecondNatureError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def passing(self) -> bool:
+        """Whether the engine is only away or overloaded, which says nothing of what it was asked: try again later.
+
+        An error without an HTTP status is one of an engine that could not be reached at all.
+        """
+        return self.status in (None, 408, 429, 502, 503, 504)
+
+
+class VersionError(EngineError):
+    """A version cannot serve: there is none of that name, an engine refuses it, or does not show what was learnt."""
+
+    @property
+    def passing(self) -> bool:
+        """Never: the same again would end the same."""
+        return False
+
 
 class RenderError(SecondNatureError):
     """A sample cannot be turned into token ids that round-trip; it is refused, never guessed."""

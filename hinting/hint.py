@@ -82,3 +82,9 @@ def new_hint(signal: Signal, text: str, source: HintSource, family: str) -> Hint
         source=source,
         family=family,
     )
+
+
+def merged(old: Hint, new: Hint) -> Hint:
+    """Return one hint of two records of it: the signals of both, the later trials unless the earlier ones passed."""
+    kept = old if old.state is HintState.PASSED or not new.trials else new
+    return replace(kept, signal_ids=tuple(dict.fromkeys((*old.signal_ids, *new.signal_ids))))

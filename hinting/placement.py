@@ -43,18 +43,24 @@ def anchor(prompt_ids: Sequence[int], probe_a: Sequence[int], probe_b: Sequence[
     """Return the position in `prompt_ids` just behind the last message's text.
 
     `probe_a` and `probe_b` are the same prompt rendered with the two `PROBES` appended to its last message. The ids
-    common to all three ends are the template's closing of that message and its generation prompt.
+    their ends have in common are the template's closing of that message and its generation prompt, and the prompt has
+    to end in them too.
 
-    Raises RenderError when the three do not end alike, as the anchor would be a guess.
+    Raises RenderError where it does not, as when the text's last character and the closing share a token: the anchor
+    would be a guess.
     """
-    closing = 0
-    for p, a, b in zip(reversed(prompt_ids), reversed(probe_a), reversed(probe_b), strict=False):
-        if not p == a == b:
-            break
-        closing += 1
-    if closing == 0:
-        raise RenderError("the chat template closes a message differently with and without a hint; refuse the turn")
+    closing = _common_end(probe_a, probe_b)
+    if closing == 0 or _common_end(prompt_ids, probe_a) < closing:
+        raise RenderError(
+            "the last message and what the chat template puts behind it share a token, so a hint has no place between"
+            " them; set the turn aside"
+        )
     return len(prompt_ids) - closing
+
+
+def _common_end(first: Sequence[int], second: Sequence[int]) -> int:
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def splice(prompt_ids: Sequence[int], at: int, hint_ids: Sequence[int]) -> list[int]:

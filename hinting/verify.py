@@ -17,9 +17,6 @@ from hinting.signal import Signal
 
 T = TypeVar("T")
 
-_PASSING = (None, 408, 429, 502, 503, 504)
-"""An engine error's status when the engine is away or overloaded, none where it could not be reached at all."""
-
 UNGRADED = "ungraded"
 """The reason of a hint whose every trial left the graders without an opinion; its trials say why."""
 
@@ -117,7 +114,7 @@ async def _all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 def _refusal(error: SecondNatureError) -> str:
     """Say why the turn cannot be tried; raise the error again where trying later may do."""
-    if isinstance(error, EngineError) and error.status in _PASSING:
+    if isinstance(error, EngineError) and error.passing:
         raise error
     return f"{type(error).__name__}: {error}"
 

@@ -112,7 +112,7 @@ def _words(signal: Signal) -> str:
 
 
 def _own_words(signal: Signal) -> Drafts:
-    """Quote the evidence as guidance. Quotes and brackets inside are changed, as they would end the quote or block."""
+    """Quote the evidence as guidance. Quotes inside are changed, as they would end the quote."""
     if signal.kind is SignalKind.ACCEPTED_EDIT:
         return
     plain = _words(signal).translate(str.maketrans('"[]', "'()"))

@@ -43,7 +43,9 @@ class OptimizerSettings(_Model):
     """AdamW."""
 
     learning_rate: float = Field(default=3e-4, gt=0)
-    """Constant over a round."""
+    """Of the first step."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """`linear` lowers the learning rate by equal amounts, to a tenth at `stopping.max_steps`."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled, on the adapter's own weights."""
     max_grad_norm: float = Field(default=1.0, gt=0)

@@ -2,18 +2,20 @@
 
 Reads what `learner.config` describes, trains, and leaves either a checkpoint or a finding. Exit code 0: published, or
 nothing worth publishing was found; 1: failed, for the reason in the last `failed` event. A learner that was killed is
-started again on the same directory and begins the round anew; one that has published returns at once.
+started again on the same directory and begins the round anew; one whose checkpoint is there says so again and returns.
 """
 
 import argparse
 import os
 import random
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 # Set before transformers is imported: a round needs no network, and its output is not a terminal.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -33,7 +35,7 @@ from learner.batch import micro_batches
 from learner.checkpoint import Publication, load_optimizer_state, optimizer_state, publish, remove_unfinished
 from learner.config import CHECKPOINT_DIR, ROUND_FILE, SAMPLES_FILE, RoundConfig
 from learner.digests import Digests, digests_of
-from learner.manifest import read_manifest
+from learner.manifest import Manifest, read_manifest
 from learner.model import load_policy
 from learner.probe import Probe
 from learner.progress import ProgressLog
@@ -193,11 +195,16 @@ def _parent_id(config: RoundConfig, digests: Digests) -> str | None:
     return manifest.id
 
 
+def _say_published(manifest: Manifest, progress: ProgressLog) -> None:
+    figures = cast(Mapping[str, float], manifest.hyperparameters["measured"])
+    progress.emit("published", step=manifest.step, message=manifest.id, figures=figures)
+
+
 def run_round(directory: Path, progress: ProgressLog) -> None:
     """Run the round in `directory` to a checkpoint or a finding. Raises SecondNatureError when it cannot be run."""
     config = read_config(directory)
     if (directory / CHECKPOINT_DIR).exists():
-        read_manifest(directory / CHECKPOINT_DIR)
+        _say_published(read_manifest(directory / CHECKPOINT_DIR), progress)
         return
     remove_unfinished(directory)
     if config.threads:
@@ -235,15 +242,25 @@ def run_round(directory: Path, progress: ProgressLog) -> None:
         parent_id=parent_id,
         figures=figures,
     )
-    manifest = publish(directory, config, digests, publication)
-    progress.emit("published", step=best.step, message=manifest.id, figures=figures)
+    _say_published(publish(directory, config, digests, publication), progress)
+
+
+def _exit_with_stdin() -> None:
+    """End at once when the starting process is gone, whose end of the pipe closes with it, however it ended."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the learner; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m learner.run", description="Train one round.")
     parser.add_argument("round_dir", type=Path, help="the directory with round.json and samples.jsonl")
-    directory: Path = parser.parse_args(arguments).round_dir
+    parser.add_argument("--exit-with-stdin", action="store_true", help="end when standard input closes")
+    options = parser.parse_args(arguments)
+    directory: Path = options.round_dir
+    if options.exit_with_stdin:
+        threading.Thread(target=_exit_with_stdin, daemon=True).start()
     transformers_logging.set_verbosity_error()
     try:
         with ProgressLog(directory) as progress:

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness_adapters.errors import LearnerError
 from learner.batch import Row, micro_batches
-from learner.config import RoundConfig
+from learner.config import OptimizerSettings, RoundConfig
 from learner.generate import sample as sample_replies
 from learner.loss import masked_mean, masked_sum, reverse_kl_topk
 from learner.model import Policy
@@ -22,6 +22,8 @@ from learner.teacher import Scores, Teacher, join
 
 # Mean divergence per token that rounding alone can cause between two computations of the same distribution.
 _ROUNDING_NATS = {"float32": 1e-4, "bfloat16": 2e-2}
+
+LINEAR_FALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ class Trainer:
         grad_norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.optimizer.max_grad_norm)
         if not torch.isfinite(grad_norm):
             raise LearnerError(self._not_finite("gradient", number))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(number, self.config.optimizer, self.config.stopping.max_steps)
         self.optimizer.step()
         return sums[False], sums[True], float(grad_norm)
 
@@ -205,6 +209,13 @@ class Trainer:
                 f"at the start of the round an empty hint has a loss of {nats:.2e} nats instead of 0, so the teacher "
                 "is not the policy the round started from; report this with round.json"
             )
+
+
+def learning_rate(step: int, settings: OptimizerSettings, max_steps: int) -> float:
+    """Return the learning rate of a step, counted from 1."""
+    if settings.schedule == "constant" or max_steps == 1:
+        return settings.learning_rate
+    return settings.learning_rate * (1 - LINEAR_FALL * (step - 1) / (max_steps - 1))
 
 
 class FrozenProbe:

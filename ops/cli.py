@@ -12,6 +12,7 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from harness_adapters.errors import ConfigError, SecondNatureError
 from ops.client import DaemonClient, DaemonUnreachableError
@@ -75,7 +76,7 @@ def serve(
 @app.command()
 def demo(
     json: JsonOption = False,
-    seed: Annotated[int, typer.Option(help="Seed of the traffic, the trials and the round.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the topics, the traffic and the round.")] = 0,
     rule: Annotated[str, typer.Option(help="The house rule the simulated users hold the desk to.")] = "brief",
     keep: Annotated[Path | None, typer.Option(help="Keep the daemon's data in this folder.")] = None,
 ) -> None:
@@ -122,14 +123,16 @@ def rollback(
 ) -> None:
     """Serve the previous version again."""
     client = DaemonClient(url)
+    now = client.get("/api/serving")
     if sys.stdin.isatty() and not (yes or json):
-        now = client.get("/api/status")
-        typer.confirm(f"Roll back from {now['serving']} to {now['previous'] or 'nothing'}?", abort=True, err=True)
-    answer = client.post("/api/rollback")
+        back = now["previous"] or "the base model"
+        typer.confirm(f"Roll back from {now['serving']} to {back}?", abort=True, err=True)
+    # Naming what is to be left makes it safe to repeat: the answer may get lost after the deed.
+    answer = client.post("/api/rollback", json={"leave": now["serving"]}, attempts=2)
     if json:
         _print_json(answer)
     else:
-        typer.echo(f"serving {answer['current']} again (generation {answer['generation']})")
+        typer.echo(f"serving {answer['current'] or 'the base model'} again (generation {answer['generation']})")
 
 
 @traces_app.command("import")
@@ -178,7 +181,7 @@ def signals_list(
 ) -> None:
     """List signals, newest first."""
     found = DaemonClient(url).get("/api/signals", limit=limit, state=state)
-    _show(found, json, ("id", "kind", "trace_id", "target", "fault", "confidence", "evidence"))
+    _show(found, json, ("id", "state", "kind", "trace_id", "target", "fault", "confidence", "evidence", "reason"))
 
 
 @hints_app.command("list")
@@ -197,7 +200,8 @@ def hints_show(hint_id: str, url: UrlOption = None, json: JsonOption = False) ->
     if json:
         _print_json(hint)
         return
-    typer.echo(f"{hint['text']}\n({hint['family']}, {hint['state']}, for turn {hint['target']} of {hint['trace_id']})")
+    typer.echo(_cell(hint["text"]))
+    typer.echo(f"({hint['family']}, {hint['state']}, for turn {hint['target']} of {hint['trace_id']})")
     rows = ((_mark(t["hinted"]), _mark(t["passed"]), t["seed"], t["reply"]) for t in hint["trials"])
     _print_table(("with the hint", "passed", "seed", "reply"), rows)
 
@@ -215,7 +219,7 @@ def rounds_show(round_id: str, url: UrlOption = None, json: JsonOption = False) 
     if json:
         _print_json(row)
         return
-    typer.echo(f"{row['id']}: {row['state']} {row['body'].get('reason', '')}")
+    typer.echo(_cell(f"{row['id']}: {row['state']} {row['body'].get('reason', '')}"))
     rows = (
         (p["event"], p["step"], p["message"] or ", ".join(f"{k} {v:.4g}" for k, v in p["figures"].items()))
         for p in row["progress"]
@@ -265,10 +269,13 @@ def _print_json(value: Any) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    table = Table(*columns, box=None, pad_edge=False, show_header=any(columns))
+    table = Table(box=None, pad_edge=False, show_header=any(columns))
+    for column in columns:
+        # Ids are for copying: the other columns give way.
+        table.add_column(column, no_wrap=column in ("id", "version"), overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    Console().print(table, markup=False, highlight=False)
+        table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table, highlight=False)
 
 
 def _cell(value: Any) -> str:
@@ -276,7 +283,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text).replace("[", "\\[")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def _mark(value: bool | None) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -34,8 +35,16 @@ class DaemonClient:
         """Return the JSON of a GET. Raises DaemonUnreachableError or DaemonRefusedError."""
         return self._call("GET", path, params={k: v for k, v in params.items() if v is not None})
 
-    def post(self, path: str, *, json: Mapping[str, Any] | None = None, content: bytes | None = None) -> Any:
-        """Return the JSON of a POST. Raises DaemonUnreachableError or DaemonRefusedError."""
+    def post(
+        self, path: str, *, json: Mapping[str, Any] | None = None, content: bytes | None = None, attempts: int = 1
+    ) -> Any:
+        """Return the JSON of a POST. Raises DaemonUnreachableError or DaemonRefusedError.
+
+        More than one attempt is for what may be done twice: an answer that does not come may be lost after the deed.
+        """
+        for _ in range(attempts - 1):
+            with suppress(DaemonUnreachableError):
+                return self._call("POST", path, json=json, content=content)
         return self._call("POST", path, json=json, content=content)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from log_children import open_log
-from traffic import exchange, said
+from traffic import exchange, raw, said
 
 from daemon.capture import Begun, Recorder
 from daemon.store import Store
@@ -38,7 +38,7 @@ def proxy(log: str, spool: str, name: str, timeout_s: str) -> None:
         recorder.begin(begun(e))
         print(f"begun {e.id}", flush=True)  # noqa: T201 - the parent reads it
         if number % 10 != 9:
-            recorder.end(e)
+            recorder.end_raw(raw(e))
         if number % 7 == 6:
             recorder.feedback(Feedback(id=f"fb-{e.id}", response_id=f"resp-{e.id}", tenant="default", created_at=1.0))
             print(f"feedback fb-{e.id}", flush=True)  # noqa: T201

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from daemon.encoding import encode
+from daemon.exchange_raw import RawExchange
 from daemon.log import LogRecord
 from daemon.spool import exchange_record
 from harness_adapters.exchange import Exchange, Status
@@ -28,6 +30,23 @@ def exchange(name: str, messages: Sequence[dict[str, str]], answer: str, *, sequ
         response={"id": f"resp-{name}", "choices": [{"index": 0, "message": said("assistant", answer)}]},
     )
     return replace(made, **given)
+
+
+def raw(e: Exchange) -> RawExchange:
+    """An exchange as the proxy hands it over."""
+    return RawExchange(
+        id=e.id,
+        endpoint=e.endpoint,
+        model=e.model,
+        tenant=e.tenant,
+        route_key=e.route_key,
+        sequence=e.sequence,
+        status=e.status,
+        started_at=e.started_at,
+        request=e.request,
+        request_bytes=len(encode(e.request.get("messages"))),
+        body=encode(e.response),
+    )
 
 
 def conversation(name: str, turns: int, *, start: int = 0) -> list[Exchange]:

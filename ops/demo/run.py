@@ -18,6 +18,7 @@ from rich.table import Table
 
 from daemon.engine import EngineClient
 from daemon.gatekeeper import kl_nats
+from harness_adapters.errors import ConfigError
 from ops.client import DaemonClient
 from ops.demo import scenario
 from ops.demo.rules import HouseRule, config_for, house_rule
@@ -43,6 +44,8 @@ def run_demo(*, rule: str, seed: int, keep: Path | None, plain: bool) -> dict[st
     chosen = house_rule(rule)
     folder = keep or Path(tempfile.mkdtemp(prefix="secondnature-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; --keep wants a new folder for the daemon's data")
     started = time.monotonic()
     with stage("model", "fetching and converting SmolLM2-135M-Instruct (once)"):
         model = _model_folder()
@@ -133,14 +136,13 @@ async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> di
 
 def _outcome(daemon: DaemonClient, row: dict[str, Any]) -> dict[str, Any]:
     status = daemon.get("/api/status")
-    hints = daemon.get("/api/hints", limit=1000)
     steps = [event["step"] for event in row["progress"] if event["event"] == "step"]
     verdicts = {a["version"]: a["verdict"] for a in daemon.get("/api/adapters") if a["verdict"]}
     verdict = verdicts.get(row["body"].get("candidate", ""))
     samples = row["body"]["samples"]
     return {
         "signals": _count(status, "signals"),
-        "hints": {"proposed": len(hints), "passed": sum(h["state"] == "passed" for h in hints)},
+        "hints": {"proposed": _count(status, "hints"), "passed": _count(status, "hints/passed")},
         "samples": {mode: samples.get(mode, 0) for mode in ("offline", "one_step", "preserve")},
         "steps": max(steps, default=0),
         "verdict": verdict["decision"] if verdict else row["state"],
@@ -163,7 +165,7 @@ async def _drift(service: Service, served: str, seed: int) -> float:
 
         found = await asyncio.gather(*(one(n, question) for n, question in enumerate(scenario.UNRELATED)))
     values = [value for value in found if value is not None]
-    return sum(values) / len(values)
+    return sum(values) / max(len(values), 1)
 
 
 def _roll_back(service: Service) -> float:

@@ -36,7 +36,9 @@ class Service:
     def start(self) -> float:
         """Start, wait until it is ready, and return the seconds that took. Raises DemoError with the log's end."""
         started = time.monotonic()
-        environment = {**os.environ, "SECONDNATURE_SERVER__PORT": str(self.port)}
+        # Settings of another service in the environment must not reach this one.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SECONDNATURE_")}
+        environment["SECONDNATURE_SERVER__PORT"] = str(self.port)
         with self.log_file.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "ops.cli", "serve", "--config", str(self.config_file)],

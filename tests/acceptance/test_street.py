@@ -1,9 +1,10 @@
 """The whole street with real parts: `secondnature serve` as a child process, a stock client, a learner, a swap.
 
 Once with everything embedded, once over a real vLLM and a Kafka-protocol broker. The base model is random, so no hint
-can make it right: hints are allowed to train unverified, the gate holds, and a person promotes.
+can make it right: the grader abstains, hints are allowed to train unverified, the gate holds, and a person promotes.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from openai import NotFoundError, OpenAI
 from vllm_server import VllmServer
 
 MODEL = "helpdesk"
-SESSIONS = 16
+SESSIONS = 12
 WAIT_S = 240.0
 COMPLAINTS = (
     "That is far too long. One sentence, please.",
@@ -70,14 +71,16 @@ def configuration(base: Path, folder: Path) -> dict[str, Any]:
         "data_dir": str(folder / "data"),
         "model": {"name": MODEL, "path": str(base)},
         "hints": {"rollouts": 1, "max_tokens": 16, "train_unverified": True},
-        "rounds": {"min_hints": 4, "min_validate": 1, "min_gate": 1, "validate_share": 0.25, "gate_share": 0.25},
+        "rounds": {"min_hints": 2, "min_validate": 1, "min_gate": 1, "validate_share": 0.25, "gate_share": 0.25},
         "learner": {
             "optimizer": {"learning_rate": 0.01},
             "batch": {"repair": 4, "preserve": 2},
             "generation": {"max_new_tokens": 12},
             "stopping": {"max_steps": 4, "validate_every": 2},
         },
-        "graders": [{"kind": "rule", "name": "impossible", "clauses": [{"matches": "^this is never sampled$"}]}],
+        "graders": [
+            {"kind": "rule", "name": "never", "clauses": [{"when_user_matches": "^nobody asks this$", "max_chars": 9}]}
+        ],
         "logging": {"json": True},
     }
 
@@ -157,8 +160,17 @@ def walk(service: Service) -> None:
     assert len(traces) == SESSIONS, "every conversation is one session"
     assert all(trace["turns"] == 6 for trace in traces)
 
-    ended = ("promoted", "held", "rejected", "finding", "failed")
-    (row,) = service.until("round's end", lambda: [r for r in service.cli("rounds", "list") if r["state"] in ended])
+    more = itertools.count(SESSIONS)
+
+    def ended() -> list[Any]:
+        """Return the rounds that have ended; where chance left a side without a session, talk once more."""
+        found = service.cli("rounds", "list")
+        status = service.cli("status")
+        if not found and not status["counts"].get("signals/new") and " side" in (status["waits_for"] or ""):
+            converse(client, next(more))
+        return [r for r in found if r["state"] not in ("running", "published")]
+
+    (row,) = service.until("round's end", ended)
     assert row["state"] in ("held", "rejected"), f"{row}\n{service.log()}"
     shown = service.cli("rounds", "show", row["id"])
     assert {"started", "step", "validated", "published"} <= {event["event"] for event in shown["progress"]}

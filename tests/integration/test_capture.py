@@ -2,27 +2,33 @@
 
 import os
 import random
+import resource
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import street_children
 from broker import Broker, running_broker
 from log_children import open_log
 from street_children import begun
-from traffic import conversation, exchange, said
+from traffic import conversation, exchange, raw, records, said
 
-from daemon.capture import Recorder, rough_bytes
+from daemon.capture import Recorder
+from daemon.health import Check, Health
 from daemon.kafka_log import KafkaLog
-from daemon.log import EventLog
+from daemon.log import EventLog, LogRecord
+from daemon.metrics import Metrics
+from daemon.spool import Spool
 from daemon.sqlite_log import SqliteLog
 from harness_adapters.errors import ConfigError, LogUnavailableError
 from harness_adapters.exchange import Exchange, Feedback, Status, exchange_json
@@ -78,7 +84,7 @@ def test_an_exchange_goes_into_the_log_and_leaves_no_trace_on_disk(tmp_path: Pat
     sent = conversation("a", 20)
     for e in sent:
         recorder.begin(begun(e))
-        recorder.end(e)
+        recorder.end_raw(raw(e))
     recorder.feedback(feedback("fb"))
     recorder.keep(conversation("imported", 3))
     recorder.close()
@@ -108,7 +114,7 @@ def test_nobody_abandons_the_running_requests_of_another(tmp_path: Path, log: Sq
     second = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
     second.close()
     assert read_all(log) == []
-    first.end(e)
+    first.end_raw(raw(e))
     first.close()
     assert read_all(log) == [e]
 
@@ -119,13 +125,13 @@ def test_while_the_log_is_away_everything_waits_on_disk_and_keeps_its_order(tmp_
     with locked(tmp_path / "log.sqlite"):
         for e in sent[:40]:
             recorder.begin(begun(e))
-            recorder.end(e)
+            recorder.end_raw(raw(e))
         wait_until(lambda: recorder.status().spool_records == 40)
         assert not recorder.status().log_available
         assert recorder.status().queue_records == 0
         recorder.feedback(feedback("fb"))
     for e in sent[40:]:
-        recorder.end(e)
+        recorder.end_raw(raw(e))
     wait_until(lambda: recorder.status().appended == 61)
     assert recorder.status().log_available
     assert recorder.status().spool_bytes == recorder.status().spool_records == 0
@@ -138,7 +144,7 @@ def test_what_the_log_never_took_is_taken_up_by_the_next_start(tmp_path: Path, l
     with locked(tmp_path / "log.sqlite"):
         recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
         for e in sent:
-            recorder.end(e)
+            recorder.end_raw(raw(e))
         recorder.close()
         again = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
         assert again.status().spool_records == 10
@@ -152,14 +158,14 @@ def test_memory_is_bounded_by_count_and_every_request_leaves_a_record(tmp_path: 
     recorder = Recorder(open_sqlite(tmp_path, timeout_s=DEADLINE_S), tmp_path / "spool", max_queue_records=10)
     sent = [exchange(f"e{n}", [said("user", "x" * 1000)], "y", sequence=n) for n in range(100)]
     with locked(tmp_path / "log.sqlite"):
-        recorder.end(sent[0])
+        recorder.end_raw(raw(sent[0]))
         wait_until(lambda: recorder.status().queue_bytes == 0)
         for e in sent[1:]:
             recorder.begin(begun(e))
-            recorder.end(e)
+            recorder.end_raw(raw(e))
         status = recorder.status()
         assert status.queue_records == 1 + 40
-        assert status.queue_bytes == sum(rough_bytes(e) for e in sent[1:11])
+        assert status.queue_bytes == sum(raw(e).size_bytes for e in sent[1:11])
         assert status.dropped == {"queue_full": 89}
     recorder.close()
     Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
@@ -174,10 +180,10 @@ def test_memory_is_bounded_by_bytes(tmp_path: Path, log: SqliteLog) -> None:
     recorder = Recorder(open_sqlite(tmp_path, timeout_s=DEADLINE_S), tmp_path / "spool", max_queue_bytes=3000)
     sent = conversation("a", 5)
     with locked(tmp_path / "log.sqlite"):
-        recorder.end(sent[0])
+        recorder.end_raw(raw(sent[0]))
         wait_until(lambda: recorder.status().queue_bytes == 0)
         for e in sent[1:]:
-            recorder.end(e, size_bytes=1400)
+            recorder.end_raw(replace(raw(e), request_bytes=1400, body=b""))
         assert recorder.status().queue_bytes == 2800
     recorder.close()
     assert [r.error for r in read_all(log)] == [None, None, None, *["content not recorded: queue_full"] * 2]
@@ -189,7 +195,7 @@ def test_a_full_spool_keeps_records_without_content(tmp_path: Path, log: SqliteL
     with locked(tmp_path / "log.sqlite"):
         for e in sent:
             recorder.begin(begun(e))
-            recorder.end(e)
+            recorder.end_raw(raw(e))
         wait_until(lambda: recorder.status().queue_records == 0)
         status = recorder.status()
         assert status.spool_bytes <= 22_000
@@ -207,8 +213,8 @@ def test_a_full_spool_keeps_records_without_content(tmp_path: Path, log: SqliteL
 def test_what_is_not_json_leaves_a_record_without_content(tmp_path: Path, log: SqliteLog) -> None:
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
     e = exchange("e", [said("user", "q")], "a", sequence=1)
-    recorder.end(replace(e, request={"odd": object()}))
-    recorder.end(replace(e, id="half", request={"text": "cut \ud83d"}))
+    recorder.end_raw(raw(replace(e, request={"odd": object()})))
+    recorder.end_raw(raw(replace(e, id="half", request={"text": "cut \ud83d"})))
     recorder.close()
     odd, half = read_all(log)
     assert odd.error == "content not recorded: not_json"
@@ -242,10 +248,122 @@ def test_an_unreadable_spool_is_put_aside_and_the_recorder_starts(tmp_path: Path
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
     sent = conversation("a", 2)
     for e in sent:
-        recorder.end(e)
+        recorder.end_raw(raw(e))
     recorder.close()
     assert read_all(log) == sent
     assert spools(tmp_path) == ["old.broken"]
+
+
+@contextmanager
+def small_disk(size: int) -> Generator[None]:
+    """Let no file of this process grow beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_a_good_spool_for_the_next_start(tmp_path: Path, log: SqliteLog) -> None:
+    sent = [exchange(f"e{n}", [said("user", "x" * 50_000)], "y", sequence=n) for n in range(10)]
+    first = Spool(tmp_path / "spool")
+    first.put(records(sent))
+    first.close()
+    with small_disk(200_000):
+        full = Spool(tmp_path / "spool")
+        assert full.records < 10
+        full.close()
+    assert not [name for name in spools(tmp_path) if name.endswith(".broken")]
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    assert {e.id: e for e in read_all(log)} == {e.id: e for e in sent}
+    assert spools(tmp_path) == []
+
+
+def test_an_import_never_keeps_a_request_from_being_noted(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    imported = [exchange(f"i{n}", [said("user", "x" * 50_000)], "y", sequence=n) for n in range(1500)]
+    with locked(tmp_path / "log.sqlite"):
+        importing = threading.Thread(target=recorder.keep, args=(imported,))
+        importing.start()
+        noted = 0
+        while importing.is_alive():
+            recorder.begin(begun(exchange(f"b{noted}", [], "", sequence=noted)))
+            noted += 1
+            time.sleep(0.001)
+        assert recorder.status().spool_records == 1500
+    assert noted > 10
+    assert "begin_not_written" not in recorder.status().dropped
+    recorder.close(timeout_s=DEADLINE_S)
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close(timeout_s=DEADLINE_S)
+    assert len(read_all(log)) == 1500 + noted
+
+
+def test_an_exchange_that_cannot_be_encoded_costs_none_beside_it(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path, timeout_s=DEADLINE_S), tmp_path / "spool")
+    first, *sent = conversation("a", 5)
+    odd: Any = object()
+    with locked(tmp_path / "log.sqlite"):
+        recorder.end_raw(raw(first))
+        wait_until(lambda: recorder.status().queue_bytes == 0)
+        recorder.end_raw(replace(raw(first), id=odd))
+        for e in sent:
+            recorder.end_raw(raw(e))
+    wait_until(lambda: recorder.status().appended == 5)
+    assert recorder.status().running
+    assert recorder.status().dropped["not_recorded"] == 1
+    recorder.close()
+    assert read_all(log) == [first, *sent]
+
+
+class BrokenLog(SqliteLog):
+    """A log that does not raise what a log may raise."""
+
+    error: BaseException = RuntimeError("no log error")
+
+    def append(self, records: Sequence[LogRecord]) -> None:
+        raise self.error
+
+
+def test_what_breaks_in_an_unforeseen_way_loses_nothing(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(BrokenLog(tmp_path / "log.sqlite", "g"), tmp_path / "spool")
+    sent = conversation("a", 5)
+    for e in sent:
+        recorder.end_raw(raw(e))
+    wait_until(lambda: recorder.status().spool_records == 5)
+    recorder.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    assert read_all(log) == sent
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_recorder_that_has_ended_makes_the_service_unready(tmp_path: Path, log: SqliteLog) -> None:
+    broken = BrokenLog(tmp_path / "log.sqlite", "g")
+    broken.error = SystemExit()
+    recorder = Recorder(broken, tmp_path / "spool")
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    assert health.checks()["capture"].ok
+    (sent,) = conversation("a", 1)
+    recorder.end_raw(raw(sent))
+    wait_until(lambda: not health.checks()["capture"].ok)
+    assert "restart" in health.checks()["capture"].reason
+    recorder.close()
+    Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
+    assert read_all(log) == [sent]
+
+
+def test_answers_without_ids_are_counted(tmp_path: Path, log: SqliteLog) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    without, with_ids, failed = conversation("a", 3)
+    ids = {"prompt_token_ids": [1], "choices": [{"index": 0, "message": said("assistant", "a"), "token_ids": [2]}]}
+    recorder.end_raw(raw(without))
+    recorder.end_raw(raw(replace(with_ids, response=ids)))
+    recorder.end_raw(raw(replace(failed, status=Status.UPSTREAM_ERROR)))
+    recorder.close()
+    assert len(read_all(log)) == 3
+    metrics = Metrics()
+    Health(metrics, lambda: Check(ok=True), recorder, None).observe()
+    assert "secondnature_ids_missing_total 1.0" in metrics.render().decode()
 
 
 def test_a_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, log: SqliteLog) -> None:
@@ -260,8 +378,8 @@ def test_a_recorder_that_is_stuck_gives_what_it_holds_to_the_next(tmp_path: Path
     sent = conversation("a", 5)
     with locked(tmp_path / "log.sqlite"):
         for e in sent:
-            recorder.end(e)
-        wait_until(lambda: recorder.status().queue_bytes < sum(map(rough_bytes, sent)))
+            recorder.end_raw(raw(e))
+        wait_until(lambda: recorder.status().queue_bytes < sum(raw(e).size_bytes for e in sent))
         recorder.close(timeout_s=0.2)
         assert recorder.status().spool_records == 5
     wait_until(lambda: recorder.status().appended > 0)

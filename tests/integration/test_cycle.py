@@ -1,6 +1,7 @@
 """The street behind the log, with a real store, a real engine, a real learner; things go wrong on the way."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,20 @@ import psutil
 import pytest
 from traffic import exchange, said
 
+from daemon import rounds
 from daemon.config import Settings, load
-from daemon.cycle import Cycle
+from daemon.cycle import MOST_FAILURES, Cycle
 from daemon.embedded_process import EmbeddedEngine
 from daemon.engine import EngineClient
 from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.store import Ingested, Store
 from harness_adapters.errors import EngineError
-from harness_adapters.exchange import Exchange
+from harness_adapters.exchange import Exchange, Feedback
 from harness_adapters.sessions import assign
 from hinting.hint import HintState
 from hinting.model import Sampling
+from hinting.verify import UNGRADED
 
 WAIT_S = 120.0
 SESSIONS = 16
@@ -46,7 +49,8 @@ def session(number: int) -> list[Exchange]:
 
 
 def settings_for(base: Path, folder: Path, **rounds: Any) -> Settings:
-    never = {"kind": "rule", "name": "never", "clauses": [{"matches": "^this is never sampled$"}]}
+    # A rule that applies to nothing: the graders abstain, and hints may teach unverified.
+    never = {"kind": "rule", "name": "never", "clauses": [{"when_user_matches": "^nobody asks this$", "max_chars": 9}]}
     return load(
         None,
         {
@@ -54,7 +58,7 @@ def settings_for(base: Path, folder: Path, **rounds: Any) -> Settings:
             "model": {"name": "desk", "path": base},
             "graders": [never],
             "hints": {"rollouts": 1, "max_tokens": 8, "train_unverified": True},
-            "rounds": {"min_hints": 2, "min_validate": 1, "min_gate": 1, "poll_s": 0.05, **rounds},
+            "rounds": {"min_hints": 2, "min_validate": 1, "min_gate": 1, "poll_s": 0.05, "settle_s": 0, **rounds},
             "learner": {
                 "threads": 1,
                 "optimizer": {"learning_rate": 0.01},
@@ -90,8 +94,8 @@ class Street:
         """Walk as far as tried hints."""
         self.ingest()
         cycle = self.cycle()
-        await cycle.read_sessions()
-        await cycle.write_hints()
+        await cycle.lessons.read_sessions()
+        await cycle.lessons.write_hints()
         cycle.ask_for_round()
         return cycle
 
@@ -134,7 +138,7 @@ async def test_corrections_become_hints_and_a_candidate_that_the_gate_holds(stre
     assert {signal.target for signal in signals} == {1}
     hints = street.store.hints(limit=1000)
     assert {hint.trace_id for hint in hints} == {signal.trace_id for signal in signals}
-    assert all(hint.trials for hint in hints if hint.state is HintState.FAILED)
+    assert {hint.reason for hint in hints if hint.state is HintState.FAILED} == {UNGRADED}
     assert await cycle.run_rounds()
     (row,) = street.store.rounds()
     assert row.state in ("held", "rejected"), row.body
@@ -144,8 +148,15 @@ async def test_corrections_become_hints_and_a_candidate_that_the_gate_holds(stre
     (verdict,) = street.store.verdicts()
     assert verdict.body["figures"]
     assert verdict.body["against"] == "base"
-    assert street.store.used_hints() <= {hint.id for hint in hints}
-    assert street.store.used_hints()
+    assert verdict.body["ungraded"]
+    assert street.store.used_hints(rounds.NOT_FAILED)
+    assert not street.store.used_hints(rounds.TEACHING), "what came to nothing may try again"
+    assert "that no round has tried" in (
+        rounds.enough(rounds.gather(street.store, street.settings), street.settings) or ""
+    )
+    alias = await street.serving.promote("desk@v1")
+    assert alias.current == "desk@v1"
+    await until(lambda: street.serving.current() == "desk@v1")
 
 
 async def test_a_killed_learner_fails_its_round_and_frees_its_hints(street: Street) -> None:
@@ -157,7 +168,7 @@ async def test_a_killed_learner_fails_its_round_and_frees_its_hints(street: Stre
     (row,) = street.store.rounds()
     assert row.state == "failed"
     assert "ended with code -9" in row.body["reason"]
-    assert not street.store.used_hints()
+    assert not street.store.used_hints(rounds.NOT_FAILED)
     assert street.serving.current() == "base"
     cycle.ask_for_round()
     assert await cycle.run_rounds()
@@ -197,13 +208,52 @@ async def test_signals_wait_while_the_engine_is_away(street: Street) -> None:
     async with aiohttp.ClientSession() as session:
         away = Street(street.settings, EngineClient("http://127.0.0.1:9", session))
         cycle = away.cycle()
-        await cycle.read_sessions()
-        await cycle.write_hints()
+        await cycle.lessons.read_sessions()
+        await cycle.lessons.write_hints()
         away.store.close()
     assert len(street.store.signals("new", 100)) == SESSIONS
     assert not street.store.hints()
-    await street.cycle().write_hints()
+    await street.cycle().lessons.write_hints()
     assert not street.store.signals("new", 100)
+
+
+async def test_a_learner_that_fails_every_time_is_not_started_for_ever(street: Street) -> None:
+    cycle = await street.hinted()
+    nowhere = street.settings.model.model_copy(update={"path": street.settings.data_dir / "nowhere"})
+    broken = street.settings.model_copy(update={"model": nowhere})
+    failing = Cycle(broken, street.store, street.engine, street.serving, Metrics())
+    for _ in range(MOST_FAILURES + 3):
+        await failing.run_rounds()
+    assert [row.state for row in street.store.rounds()] == ["failed"] * MOST_FAILURES
+    assert "a person" in failing.waits_for
+    assert await cycle.run_rounds(), "asked for, it is tried again"
+
+
+async def test_a_session_nobody_foresaw_blocks_no_other(street: Street) -> None:
+    odd = exchange("odd", [said("user", "Hello?")], "Yes.", sequence=1)
+    street.store.ingest([Ingested(odd, "odd", "odd", ())])
+    with sqlite3.connect(street.settings.data_dir / "store.sqlite") as raw:
+        raw.execute("update exchanges set body = replace(body, '\"messages\":[', '\"messages\":[[7],')")
+    raw.close()
+    street.ingest()
+    cycle = street.cycle()
+    while await cycle.lessons.read_sessions():
+        pass
+    assert len(street.store.signals(limit=100)) == SESSIONS
+    assert street.store.counts()["dead_letters"] in (0, 1)
+
+
+async def test_two_signals_on_one_turn_share_their_hint(street: Street) -> None:
+    street.ingest()
+    said_apart = Feedback(
+        id="fb", response_id="resp-3-a", tenant="default", created_at=1.0, comment="That is far too long, one sentence."
+    )
+    street.store.put_feedback(said_apart)
+    await street.cycle().find_lessons()
+    signals = [s for s in street.store.signals(limit=100) if s.kind.value == "feedback"]
+    assert len(signals) == 1
+    shared = [hint for hint in street.store.hints(limit=1000) if signals[0].id in hint.signal_ids]
+    assert any(len(hint.signal_ids) == 2 for hint in shared)
 
 
 async def test_a_round_without_material_says_what_it_waits_for(street: Street) -> None:

@@ -19,7 +19,7 @@ import pytest
 from tiny_model import make_tiny_model
 
 from daemon.config import load
-from daemon.lifecycle import Daemon, roles_of
+from daemon.lifecycle import Daemon, only_worker, roles_of
 from daemon.store import Store
 from harness_adapters.errors import ConfigError
 from harness_adapters.exchange import Exchange, Status
@@ -242,3 +242,10 @@ def test_roles_that_cannot_be(tmp_path: Path):
     Daemon(remote, roles_of(["proxy"]))
     with pytest.raises(ConfigError, match=r"model\.path is missing"):
         Daemon(remote, roles_of(["worker"]))
+
+
+def test_one_folder_has_one_worker(tmp_path: Path) -> None:
+    with only_worker(tmp_path), pytest.raises(ConfigError, match="another worker"), only_worker(tmp_path):
+        pass
+    with only_worker(tmp_path):
+        pass

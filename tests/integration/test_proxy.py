@@ -1,5 +1,6 @@
 import asyncio
 import json
+import time
 from typing import Any
 
 import aiohttp
@@ -468,3 +469,45 @@ async def test_stopped_daemon_leaves_an_abandoned_record():
         assert (await w.recorder.one()).status is Status.ABANDONED
         async with asyncio.timeout(TIMEOUT_S):
             await w.upstream.cancelled.wait()
+
+
+async def test_content_nested_a_thousand_deep_passes_and_is_recorded():
+    depth = 900
+    body = b'{"model":"helpdesk","messages":[{"role":"user","content":[{"x":' + b"[" * depth + b"]" * depth + b"}]}]}"
+    async with world(whole) as w:
+        async with w.post(body) as response:
+            assert response.status == 200, await response.read()
+        exchange = await w.recorder.one()
+        assert exchange.status is Status.OK
+        assert exchange.route_key
+
+
+async def test_what_breaks_inside_is_answered_in_openais_shape_and_recorded(monkeypatch: pytest.MonkeyPatch):
+    def broken() -> str:
+        raise RuntimeError("secret of ours")
+
+    async with world(whole) as w:
+        monkeypatch.setattr(w.routing, "current", broken)
+        async with w.post(ASK) as response:
+            assert response.status == 500
+            error = (await response.json())["error"]
+        assert (error["type"], error["code"]) == ("server_error", "internal_error")
+        assert "secret" not in error["message"]
+        assert (await w.recorder.one()).status is Status.UPSTREAM_ERROR
+        monkeypatch.undo()
+        async with w.post(ASK) as response:
+            assert response.status == 200
+
+
+async def test_overhead_counts_from_the_last_byte_of_the_request(monkeypatch: pytest.MonkeyPatch):
+    def slowly(body: bytes) -> dict[str, Any]:
+        time.sleep(0.06)
+        return json.loads(body)
+
+    monkeypatch.setattr("daemon.proxy.json_object", slowly)
+    async with world(whole) as w:
+        async with w.post(ASK) as response:
+            assert response.status == 200
+        lines = w.metrics.render().decode().splitlines()
+        (total,) = [float(line.split()[1]) for line in lines if line.startswith("secondnature_overhead_seconds_sum ")]
+        assert total >= 0.05

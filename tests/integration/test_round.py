@@ -131,10 +131,28 @@ def test_a_second_round_continues_from_its_parent(finished: Path, tmp_path: Path
     assert steps == [{first.step}, {first.step + second.step}]
 
 
-def test_a_round_that_has_published_returns_at_once(finished: Path) -> None:
-    before = (finished / PROGRESS_FILE).read_bytes()
+def test_a_round_that_has_published_says_so_again_at_once(finished: Path) -> None:
+    """Its daemon may have been killed before it read so, or the learner before it said so."""
+    before, last = (finished / PROGRESS_FILE).read_bytes(), progress_of(finished)[-1]
     assert run_here(finished) == 0
-    assert (finished / PROGRESS_FILE).read_bytes() == before
+    again = progress_of(finished)[-1]
+    assert (finished / PROGRESS_FILE).read_bytes().startswith(before)
+    assert again == last.model_copy(update={"at": again.at})
+    assert len(progress_of(finished)) == len(before.splitlines()) + 1
+
+
+def test_a_learner_killed_between_its_checkpoint_and_its_last_word(
+    finished: Path, tmp_path: Path, tiny_base: Path
+) -> None:
+    directory = write_round(tmp_path, config_for(tiny_base))
+    shutil.copytree(finished / CHECKPOINT_DIR, directory / CHECKPOINT_DIR)
+    lines = (finished / PROGRESS_FILE).read_bytes().splitlines(keepends=True)
+    unsaid = b"".join(line for line in lines if b'"event":"published"' not in line)
+    (directory / PROGRESS_FILE).write_bytes(unsaid + b'{"event":"publ')
+    assert run_here(directory) == 0
+    manifest, last = read_manifest(directory / CHECKPOINT_DIR), progress_of(directory)[-1]
+    assert (last.event, last.step, last.message) == ("published", manifest.step, manifest.id)
+    assert events(directory).count("published") == 1
 
 
 def test_two_runs_of_one_round_give_the_same_bytes(finished: Path, tmp_path: Path, tiny_base: Path) -> None:

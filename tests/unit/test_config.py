@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from daemon.config import Settings, load
+from daemon.config import Settings, child_environment, load
+from daemon.kafka_log import KafkaLog
+from daemon.lifecycle import open_log
 from harness_adapters.errors import ConfigError
 
 BASE: dict[str, Any] = {"model": {"path": "weights"}}
@@ -132,8 +134,33 @@ def test_what_is_needed_is_asked_for(given: dict[str, Any], wanted: str):
         load(None, given)
 
 
+def test_children_get_the_environment_without_our_settings(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SECONDNATURE_SERVER__ADMIN_TOKEN", "hunter2")
+    monkeypatch.setenv("secondnature_engine__api_key", "hunter2")
+    monkeypatch.setenv("KEPT", "1")
+    given = child_environment(KEPT_TOO="2")
+    assert "hunter2" not in given.values()
+    assert (given["KEPT"], given["KEPT_TOO"], given["PATH"]) == ("1", "2", os.environ["PATH"])
+
+
+def test_kafka_clients_are_told_what_the_file_says(tmp_path: Path):
+    file = write(
+        tmp_path,
+        '[model]\npath = "w"\n[log]\nkind = "kafka"\nmax_request_bytes = 2000000\n[log.client]\n'
+        'security_protocol = "SASL_SSL"\nsasl_plain_password = "hunter2"\nssl_check_hostname = false\n'
+        "api_version_auto_timeout_ms = 7\n",
+    )
+    log = open_log(load(file))
+    assert isinstance(log, KafkaLog)
+    assert {"security_protocol": "SASL_SSL", "sasl_plain_password": "hunter2"}.items() <= log.client.items()
+    assert log.client["ssl_check_hostname"] is False
+    assert log.client["api_version_auto_timeout_ms"] == 7
+    assert log.max_request_bytes == 2_000_000
+
+
 def test_secrets_are_hidden():
     given = BASE | {
+        "log": {"client": {"sasl_plain_password": "hunter2"}},
         "server": {"admin_token": "hunter2"},
         "engine": {"api_key": "hunter2"},
         "store": {"url": "postgresql://u:hunter2@h/n"},

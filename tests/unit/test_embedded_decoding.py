@@ -1,5 +1,7 @@
 """The embedded engine's decoding against transformers itself: any batch, any order of joining, any adapter."""
 
+import asyncio
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peft import PeftModel
 from tiny_model import make_tiny_adapter
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
+from transformers.cache_utils import DynamicCache
 
-from daemon.embedded_batch import BASE, BatchDecoder
+from daemon.embedded_batch import BASE, BatchDecoder, load_tokenizer
+from daemon.embedded_cache import Batch, Prompts, SlotLayer
 from daemon.embedded_sampling import Row, SampleParams, sample
+from daemon.embedded_worker import Worker
 
 VOCABULARY = 480
 PROPERTY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -138,3 +144,99 @@ def test_samples_follow_the_probabilities() -> None:
     expected = torch.softmax(logits[0], -1)
     for token in range(4):
         assert drawn.count(token) / 4000 == pytest.approx(float(expected[token]), abs=0.03)
+
+
+def prompts(lengths: Sequence[int], fill: float) -> Prompts:
+    """Rows as if their prompts had been read, all of whose states are `fill`."""
+    cache, width = DynamicCache(), max(lengths)
+    states = torch.full((len(lengths), 2, width, 4), fill)
+    cache.update(states, states.clone(), 0)
+    valid = torch.arange(width) >= width - torch.tensor(lengths)[:, None]
+    rows = [Row([1] * length, BASE, params()) for length in lengths]
+    return Prompts(rows, cache, list(range(len(lengths))), valid)
+
+
+def held(batch: Batch) -> list[torch.Tensor]:
+    (layer,) = batch.cache.layers
+    assert isinstance(layer, SlotLayer)
+    assert layer.keys is not None
+    assert layer.values is not None
+    return [layer.keys, layer.values]
+
+
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    st.data(),
+)
+def test_nothing_of_a_row_stays_behind_the_next_one_in_its_slot(
+    first: list[int], second: list[int], data: st.DataObject
+) -> None:
+    batch = Batch(1)
+    batch.join(prompts(first, math.nan), torch.zeros(len(first), dtype=torch.long))
+    batch.join(prompts(second, 1.0), torch.zeros(len(second), dtype=torch.long))
+    gone = data.draw(st.permutations(range(len(first))))
+    batch.leave(list(gone))
+    batch.join(prompts([1], 2.0), torch.zeros(1, dtype=torch.long))
+    assert sorted(len(row.prompt) for row in batch.rows) == sorted([*second, 1])
+    for states in held(batch):
+        for slot, row in enumerate(batch.rows):
+            assert (states[slot, :, : len(row.prompt)] > 0).all()
+            assert (states[slot, :, len(row.prompt) :] == 0).all()
+
+
+class Copies(TorchDispatchMode):
+    """Counts tensors that are made with slots for a whole batch."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self.least, self.count = least, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and func.__name__.startswith(("new_zeros", "constant_pad_nd")):
+            self.count += made.numel() >= self.least
+        return made
+
+
+def test_a_join_copies_the_cache_once_and_gives_back_what_is_no_longer_needed() -> None:
+    batch, last = Batch(1), torch.zeros(16, dtype=torch.long)
+    batch.join(prompts([100] * 16, 1.0), last)
+    size = held(batch)[0].numel()
+    with Copies(size) as copies:
+        batch.join(prompts([100] * 16, 1.0), last)
+    assert copies.count == 2  # keys and values
+    assert held(batch)[0].shape == (32, 2, 128, 4)
+    batch.leave(list(range(1, 32)))
+    batch.join(prompts([1000], 1.0), last[:1])
+    assert held(batch)[0].shape == (2, 2, 1024, 4)
+
+
+async def test_rows_join_only_while_the_cache_stays_within_its_bound(tiny_base: Path) -> None:
+    decoder = BatchDecoder(tiny_base)
+    worker = Worker(decoder, load_tokenizer(tiny_base), max_batch=8, max_cells=300)
+    sizes: list[tuple[int, int]] = []
+    admit = decoder.admit
+
+    def watched(rows: Sequence[Row]) -> Any:
+        everyone = [*decoder.rows, *rows]
+        sizes.append((len(everyone), max(len(row.prompt) for row in everyone)))
+        return admit(rows)
+
+    decoder.admit = watched
+    lengths = (500, 20, 20, 120, 20, 20, 20)
+    waiting = [
+        worker.submit([5] * length, params(), slot=BASE, max_tokens=3, stop=(), stop_ids=frozenset())
+        for length in lengths
+    ]
+    async with asyncio.timeout(60):
+        for generation in waiting:
+            event: Any = await generation.events.get()
+            while not event.finish_reason:
+                event = await generation.events.get()
+    worker.close()
+    assert sizes[0] == (1, 500)
+    assert all(rows == 1 or rows * longest <= 300 for rows, longest in sizes)
+    assert max(rows for rows, _ in sizes) > 1

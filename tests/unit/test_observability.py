@@ -59,11 +59,13 @@ def test_lines_are_json_and_strangers_texts_are_inert(capsys: pytest.CaptureFixt
 def test_text_for_people(capsys: pytest.CaptureFixture[str]):
     set_up(LoggingSettings.model_validate({"json": False, "level": "debug"}))
     get_logger("daemon.x").debug("told", text="a\x1b[31m")
+    password = "hunter" + "2"
     try:
         int("broken")
     except ValueError:
         get_logger("daemon.x").exception("failed")
     said = capsys.readouterr().err
     assert "told" in said
+    assert password not in said
     assert "\x1b[31m" not in said
     assert "ValueError: invalid literal" in said

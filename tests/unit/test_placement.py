@@ -67,5 +67,12 @@ async def test_list_content_takes_the_hint_as_a_part_of_its_own() -> None:
 def test_a_prompt_without_messages_or_without_a_common_end_is_refused() -> None:
     with pytest.raises(RenderError, match="no message"):
         with_suffix([], "x")
-    with pytest.raises(RenderError, match="refuse the turn"):
+    with pytest.raises(RenderError, match="share a token"):
         anchor([1, 2], [1, 3], [1, 4])
+
+
+def test_a_closing_that_shares_a_token_with_the_text_is_refused() -> None:
+    """7 and 8 are what the template puts behind a message; in the prompt the text has merged with 7."""
+    assert anchor([1, 2, 7, 8], [1, 2, 3, 7, 8], [1, 2, 4, 7, 8]) == 2
+    with pytest.raises(RenderError, match="share a token"):
+        anchor([1, 27, 8], [1, 2, 3, 7, 8], [1, 2, 4, 7, 8])

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from learner.loss import logprobs_from, reverse_kl_topk
 from learner.model import load_policy
 from learner.render import Renderer
 from learner.sample import Sample, render_sample
-from learner.step import FrozenProbe, Trainer, student_row, teacher_row
+from learner.step import FrozenProbe, Trainer, learning_rate, student_row, teacher_row
 
 NewTrainer = Callable[..., Trainer]
 
@@ -213,3 +214,15 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_as_they_were(
         train(trainer, renderer)
     assert all(trainer.policy.trainable()[n].equal(tensor) for n, tensor in others.items())
     assert not trainer.optimizer.state
+
+
+def test_the_learning_rate_stands_or_falls_to_a_tenth() -> None:
+    constant = OptimizerSettings(learning_rate=0.01)
+    assert {learning_rate(step, constant, 9) for step in range(1, 10)} == {0.01}
+    linear = OptimizerSettings(learning_rate=0.01, schedule="linear")
+    rates = [learning_rate(step, linear, 9) for step in range(1, 10)]
+    assert rates[0] == 0.01
+    assert rates[-1] == pytest.approx(0.001)
+    falls = [a - b for a, b in pairwise(rates)]
+    assert falls == pytest.approx([falls[0]] * 8)
+    assert learning_rate(1, linear, 1) == 0.01

@@ -202,7 +202,7 @@ async def test_a_failed_call_is_tried_with_its_graders() -> None:
     signal = signal_of(trace, SignalKind.TOOL_ERROR_RETRY)
 
     def calls(prompt: str, sampling: Sampling) -> str:
-        unit = ', "unit": "celsius"' if "required" in prompt.partition("Note for")[2] else ""
+        unit = ', "unit": "celsius"' if "required arguments" in prompt else ""
         return f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "Bern"{unit}}}}}</tool_call>'
 
     texts = ("Be brief.", "Always give the required arguments: `city`, `unit`.")
