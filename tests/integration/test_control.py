@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
@@ -15,7 +16,6 @@ import pytest
 from proxy_world import serving, until
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from traffic import conversation
-from typer.testing import CliRunner
 
 from daemon.api import Parts
 from daemon.app import create_app, status_of
@@ -39,7 +39,6 @@ from harness_adapters.errors import (
 )
 from harness_adapters.exchange import Exchange, exchange_json
 from hinting.signal import Fault, Signal, SignalKind
-from ops.cli import app as command_line
 
 
 @dataclass
@@ -219,10 +218,13 @@ async def test_the_command_rolls_back_once_though_its_first_answer_is_lost(tmp_p
         c.store.flip("help/desk", "help/desk@v1", 0)
         c.store.flip("help/desk", "help/desk@v2", 1)
         await c.serving.load_all()
-        arguments = ["rollback", "--yes", "--json", "--url", c.url]
-        result = await asyncio.to_thread(CliRunner().invoke, command_line, arguments)
-        assert result.exit_code == 0, result.output
-        alias = json.loads(result.stdout)
+        command = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ops.cli", "rollback", "--yes", "--json", "--url", c.url),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await command.communicate()
+        assert command.returncode == 0
+        alias = json.loads(said)
         assert lost
         assert (alias["current"], alias["generation"]) == ("help/desk@v1", 3)
 
