@@ -25,6 +25,9 @@ def exchange_of(raw: RawExchange) -> Exchange:
     elif raw.body:
         try:
             response, fault = _streamed(raw.body) if raw.streamed else _whole(raw.body)
+            if status is Status.CLIENT_CANCELLED and raw.streamed and not fault:
+                # The client had the last event and hung up before the connection was closed: it has its answer.
+                status, error = Status.OK, None
             sampled = _sampled(response) if status is Status.OK and not fault else None
         except Exception as failure:  # noqa: BLE001 - an upstream may send anything; its record must be made
             fault = f"the engine's answer has an unknown shape: {type(failure).__name__}"

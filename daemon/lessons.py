@@ -63,7 +63,7 @@ class Lessons:
     def _read(self, session: SessionRow) -> None:
         trace = trace_of(session.id, session.root, self._store.exchanges_of(session.id))
         responses = [t.response_id for t in trace.turns if t.response_id]
-        found = detect(trace, self._store.feedback_for(responses))
+        found = detect(trace, self._store.feedback_for(responses, trace.tenant))
         self._store.put_trace(trace)
         new = self._store.put_signals(found)
         self._store.mark_read(session.id, session.revision)

@@ -79,7 +79,7 @@ def gather(store: Store, settings: Settings) -> Material:
     for trace in recent:
         side = side_of(trace, settings)
         responses = [t.response_id for t in trace.turns if t.response_id]
-        turns = accepted_turns(trace, store.feedback_for(responses))
+        turns = accepted_turns(trace, store.feedback_for(responses, trace.tenant))
         accepted[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
     return Material(flagged, accepted, fresh)
 

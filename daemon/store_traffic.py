@@ -157,7 +157,7 @@ class TrafficStore(StoreBase):
                 connection.execute(_bump(session_ids))
         return True
 
-    def feedback_for(self, response_ids: Sequence[str], tenant: str = "default") -> list[Feedback]:
+    def feedback_for(self, response_ids: Sequence[str], tenant: str) -> list[Feedback]:
         """Return what this tenant said of these responses, oldest first."""
         if not response_ids:
             return []

@@ -1,5 +1,7 @@
 """The store's tables, alike in SQLite and PostgreSQL: a noun's body as JSON text, and beside it what is searched by."""
 
+import sqlite3
+import time
 from typing import Any
 
 from sqlalchemy import (
@@ -189,6 +191,20 @@ def open_engine(url: str, *, busy_timeout_s: float) -> Engine:
     raise ConfigError(f"the store cannot be kept in {parsed.drivername!r}; give sqlite:///FILE or postgresql://…")
 
 
+def _patiently(connection: Any, statement: str, timeout_s: float) -> None:
+    """Execute a statement for which SQLite itself does not wait: the change of a new file's journal mode."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
 def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
     engine = create_engine(url, connect_args={"timeout": busy_timeout_s}, pool_timeout=busy_timeout_s)
 
@@ -197,7 +213,7 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
         # The driver must not begin transactions by itself: they begin below, the writing ones with their lock.
         connection.isolation_level = None
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-            connection.execute(f"PRAGMA {pragma}")
+            _patiently(connection, f"PRAGMA {pragma}", busy_timeout_s)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -21,6 +21,11 @@ _MARK = "\x1egrade "
 """Sets the answer apart from anything else that reached the child's standard output."""
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment without the daemon's own settings, which hold its secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SECONDNATURE_")}
+
+
 class PythonGrader:
     """Calls `function(case: GradeCase)`, which answers True, False, None (abstain) or a `Grade`; may be async."""
 
@@ -38,7 +43,7 @@ class PythonGrader:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**_environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         try:
             out, err = await child.communicate(json.dumps(request, default=dict).encode())

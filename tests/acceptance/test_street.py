@@ -219,5 +219,11 @@ def test_street_on_vllm_and_kafka(vllm: VllmServer, broker: Broker, tmp_path: Pa
         "topic": f"street-{time.time_ns()}",
         "assignment": "all",
     }
-    with serving(config, tmp_path) as service:
-        walk(service)
+    try:
+        with serving(config, tmp_path) as service:
+            walk(service)
+    finally:
+        # Other tests share this vLLM.
+        for model in httpx.get(f"{vllm.base_url}/v1/models").json()["data"]:
+            if model["id"] != "base":
+                httpx.post(f"{vllm.base_url}/v1/unload_lora_adapter", json={"lora_name": model["id"]})

@@ -85,7 +85,7 @@ def test_exchanges_and_feedback_arrive_in_their_sessions(log: SqliteLog, store: 
         tuple(e.id for e in first),
         tuple(e.id for e in second),
     }
-    assert store.feedback_for(["resp-second-0"]) == [said_of]
+    assert store.feedback_for(["resp-second-0"], said_of.tenant) == [said_of]
     assert tail.step() == 0
     assert tail.lag_records() == 0
 
