@@ -65,8 +65,8 @@ def _answers(url: str) -> bool:
 def vllm_server(python: Path, model_dir: Path, log: Path, *, max_model_len: int = 2048) -> Generator[VllmServer]:
     """Start vLLM on `model_dir` with runtime adapter loading, wait until it answers, and stop it at the end."""
     port = free_port()
-    # More slots than the tests fill: the CPU build gives rows of the base model, in a batch with adapters, the weights of
-    # the last slot, and keeps unloaded adapters in theirs.
+    # More slots than the tests fill: in a batch with adapters, the CPU build gives rows of the base the weights of the
+    # last slot, and an unloaded adapter stays in its own.
     arguments = (
         f"--served-model-name {SERVED_NAME} --enable-lora --max-loras 16 --max-cpu-loras 16 --max-lora-rank 16 "
         f"--dtype float32 --enforce-eager --max-model-len {max_model_len} --max-num-seqs 16 "
