@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
-import pytest
 from broker import START_S, free_port, missing, wait_for_port
 
 
@@ -27,10 +26,11 @@ def _binaries() -> Path:
 def _user() -> str | None:
     if os.geteuid() != 0:
         return None
-    for name in ("postgres", "nobody"):
-        with suppress(KeyError):
-            return pwd.getpwnam(name).pw_name
-    pytest.skip("no unprivileged user to run PostgreSQL as")
+    known = {user.pw_name for user in pwd.getpwall()}
+    found = [name for name in ("postgres", "nobody") if name in known]
+    if not found:
+        missing("no unprivileged user to run PostgreSQL as")
+    return found[0]
 
 
 class Postgres:

@@ -4,7 +4,6 @@
 """
 
 import os
-import socket
 import subprocess
 import time
 import urllib.request
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from broker import free_port, missing
 
 READY_S = 600.0
 SERVED_NAME = "base"
@@ -38,19 +37,9 @@ def vllm_python() -> Path | None:
 def require_vllm() -> Path:
     """Return the Python that has vLLM; without one skip the test, or fail it where `CI` is set."""
     python = vllm_python()
-    if python is not None:
-        return python
-    reason = "vLLM is not installed: run `make setup-vllm`, or name its Python in SECONDNATURE_TEST_VLLM"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    if python is None:
+        missing("vLLM is not installed: run `make setup-vllm`, or name its Python in SECONDNATURE_TEST_VLLM")
+    return python
 
 
 def _answers(url: str) -> bool:
