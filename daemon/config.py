@@ -210,6 +210,8 @@ class LearnerSettings(_Section):
     """Plus the round's number, seeds everything random in a round."""
     threads: int = Field(default=0, ge=0)
     """Torch threads of the learner; 0 leaves the choice to torch."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the base's weights; the adapter trains in float32 either way. CPUs are slower with bfloat16."""
     max_length: int = Field(default=2048, ge=2)
     """Longest prompt plus completion, in tokens; longer samples are refused, never cut."""
     lora: LoraSettings = LoraSettings()

@@ -94,7 +94,7 @@ class Cycle:
         """Take up unfinished rounds first; then start a new one when there is enough to learn from."""
         known = await asyncio.to_thread(self._store.rounds)
         for row in known:
-            if row.state in ("running", "published"):
+            if row.state in rounds.UNDER_WAY:
                 await self._finish(row)
                 return True
         asked, self._asked = self._asked, False
@@ -144,6 +144,7 @@ class Cycle:
             parent=parent,
             seed=learner.seed + number,
             threads=learner.threads,
+            dtype=learner.dtype,
             max_length=learner.max_length,
             lora=learner.lora,
             optimizer=learner.optimizer,

@@ -1,12 +1,12 @@
 """Token ids from messages and text, and back, as vLLM 0.32 makes them from the same tokenizer and chat template."""
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from daemon.embedded_api import ApiError
 from daemon.embedded_sampling import TokenScore
+from harness_adapters.errors import RenderError
+from learner.plain import plain_message, plain_tool
 
 
 class Renderer:
@@ -30,14 +30,14 @@ class Renderer:
             raise ApiError(400, "the conversation is empty: send at least one message", param="messages")
         try:
             text = self._tokenizer.apply_chat_template(
-                [_plain(message) for message in messages],
-                tools=[_ordered_tool(tool) for tool in tools] if tools else None,
+                [plain_message(message) for message in messages],
+                tools=[plain_tool(tool) for tool in tools] if tools else None,
                 add_generation_prompt=add_generation_prompt,
                 tokenize=False,
                 **(options or {}),
             )
-        except ApiError:
-            raise
+        except RenderError as error:
+            raise ApiError(400, str(error), param="messages") from error
         except Exception as error:
             # Templates are programs of the model's makers and raise what they like.
             raise ApiError(400, f"the chat template refuses this conversation: {error}", param="messages") from error
@@ -103,41 +103,3 @@ class Renderer:
     def _named(self, token: int, logprob: float) -> dict[str, Any]:
         text = self.decode([token])
         return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
-
-
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as templates expect it: text content, and tool arguments as objects."""
-    plain = {key: value for key, value in message.items() if value is not None}
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = cast(list[Any], content)
-        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
-            raise ApiError(
-                400, "this model reads text only: send content as a string or as text parts", param="messages"
-            )
-        content = "\n".join(part["text"] for part in parts)
-    plain["content"] = content if content is not None else ""
-    if message.get("tool_calls"):
-        plain["tool_calls"] = [_ordered_call(call) for call in message["tool_calls"]]
-    return plain
-
-
-def _ordered_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool call with its members in vLLM's order: templates that print it then make the same ids."""
-    function = call.get("function", {})
-    arguments = function.get("arguments") or "{}"
-    if isinstance(arguments, str):
-        # An agent's malformed arguments are shown as it wrote them.
-        with suppress(ValueError):
-            arguments = json.loads(arguments)
-    return {
-        "id": call.get("id"),
-        "function": {"arguments": arguments, "name": function.get("name")},
-        "type": "function",
-    }
-
-
-def _ordered_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = tool.get("function", {})
-    named = {key: function[key] for key in ("name", "description", "parameters", "strict") if key in function}
-    return {"type": "function", "function": {**named, **{k: v for k, v in function.items() if k not in named}}}

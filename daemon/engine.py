@@ -11,7 +11,7 @@ import orjson
 
 from daemon.config import Settings
 from harness_adapters.errors import EngineError
-from harness_adapters.trace import Message
+from harness_adapters.prompt import Prompt
 from hinting.model import Completion, Sampling
 
 OLDEST_VLLM = (0, 32)
@@ -19,7 +19,7 @@ OLDEST_VLLM = (0, 32)
 SCORES_AT_ONCE = 16
 HOW_TO_START = (
     "start vLLM like this: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --served-model-name {base}"
-    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs"
+    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16"
     " --api-server-count 1"
 )
 HEALTH_S = 3.0
@@ -86,11 +86,13 @@ class EngineClient:
         """Forget an adapter; requests already running on it go on."""
         await self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
 
-    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+    async def render(self, prompt: Prompt) -> list[int]:
         """Return the prompt ids of a conversation, generation prompt included."""
-        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "add_generation_prompt": True}
-        if tools:
-            body["tools"] = list(tools)
+        body: dict[str, Any] = {"model": self.model, "messages": list(prompt.messages), "add_generation_prompt": True}
+        if prompt.tools:
+            body["tools"] = list(prompt.tools)
+        if prompt.options:
+            body["chat_template_kwargs"] = dict(prompt.options)
         return await self._tokens(body)
 
     async def encode(self, text: str) -> list[int]:
@@ -249,9 +251,9 @@ class EngineModel:
     engine: EngineClient
     name: str
 
-    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+    async def render(self, prompt: Prompt) -> list[int]:
         """Return the prompt ids, generation prompt included."""
-        return await self.engine.render(messages, tools)
+        return await self.engine.render(prompt)
 
     async def encode(self, text: str) -> list[int]:
         """Return the ids of plain text, without special tokens added."""

@@ -14,10 +14,11 @@ from typing import Any, Literal
 from daemon.config import Settings
 from daemon.engine import EngineClient
 from daemon.logs import get_logger
-from daemon.rounds import Material, gather, prefix_of
+from daemon.rounds import Material, gather
 from daemon.store import Store
 from harness_adapters.errors import EngineError, RenderError
 from harness_adapters.exchange import Exchange
+from harness_adapters.prompt import prompt_of
 from harness_adapters.trace import Trace
 from hinting.grade import Grader, case_of
 from hinting.graders import grade_all
@@ -109,10 +110,8 @@ class Gatekeeper:
 
     async def _measure(self, candidate: str, serving: str, seed: int, case: GateCase) -> CaseResult:
         new, old = self._engine.for_model(candidate), self._engine.for_model(serving)
-        if case.exchange and case.exchange.sampled:
-            prompt_ids = list(case.exchange.sampled.prompt_ids)
-        else:
-            prompt_ids = await new.render(prefix_of(case.trace, case.turn, case.exchange), case.trace.tools)
+        prompt = prompt_of(case.trace, case.turn, case.exchange)
+        prompt_ids = list(prompt.ids) if prompt.ids is not None else await new.render(prompt)
         most = self._settings.hints.max_tokens
         sampling = Sampling(temperature=self._settings.gate.temperature, max_tokens=most, seed=seed)
         replies = await asyncio.gather(new.complete(prompt_ids, sampling), old.complete(prompt_ids, sampling))

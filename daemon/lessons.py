@@ -8,7 +8,8 @@ from daemon.logs import get_logger
 from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.store import SessionRow, Store
-from harness_adapters.errors import EngineError, StoreError
+from harness_adapters.errors import EngineError, RenderError, StoreError
+from harness_adapters.prompt import prompt_of
 from harness_adapters.sessions import trace_of
 from harness_adapters.trace import Trace
 from hinting.detect import detect
@@ -112,18 +113,22 @@ class Lessons:
         candidates, refused = screened(trace, signal)
         exchange_id = trace.turns[signal.target].exchange_id
         exchange = await asyncio.to_thread(store.exchange, exchange_id) if exchange_id else None
+        try:
+            prompt = prompt_of(trace, signal.target, exchange)
+        except RenderError as error:
+            return "set_aside", str(error)
         tried = await try_hints(
             trace,
             candidates,
             self._engine.for_model(self._serving.current()),
             self._graders,
             signal=signal,
+            prompt=prompt,
             sampling=Sampling(temperature=settings.temperature, max_tokens=settings.max_tokens),
             rollouts=settings.rollouts,
             max_concurrency=settings.rollouts,
             threshold=settings.threshold,
             stop_at_full=True,
-            recorded_prompt_ids=exchange.sampled.prompt_ids if exchange and exchange.sampled else None,
         )
         for hint in (*tried, *refused):
             await asyncio.to_thread(store.put_hint, hint)

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from daemon.config import Settings, child_environment
-from daemon.store import Store
-from harness_adapters.exchange import Exchange
+from daemon.logs import get_logger
+from daemon.store import RoundRow, Store
+from harness_adapters.errors import RenderError
 from harness_adapters.ids import stable_id
+from harness_adapters.prompt import prompt_of
 from harness_adapters.trace import Trace
 from hinting.detect import accepted_turns
 from hinting.hint import Hint, HintState
@@ -21,9 +22,10 @@ from hinting.verify import UNGRADED
 from learner.config import PROGRESS_FILE, ROUND_FILE, SAMPLES_FILE, Mode, Progress, RoundConfig, SampleSpec, Split
 from learner.split import split_of
 
+logger = get_logger(__name__)
+
 LEARNER_LOG = "learner.log"
-TEACHING = ("running", "published", "promoted")
-NOT_FAILED = (*TEACHING, "held", "rejected", "finding")
+UNDER_WAY = ("running", "published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,14 @@ def gather(store: Store, settings: Settings) -> Material:
     """Collect flagged and accepted turns with their sides.
 
     A hint that taught what serves, or is being taught, is left out of train and validate. One from a round that came to
-    nothing may try again, but does not by itself start a round. Gate turns serve every candidate once.
+    nothing, or was rolled back, may try again, but does not by itself start a round. Gate turns serve every candidate
+    once.
     """
     flagged: dict[Split, list[FlaggedTurn]] = defaultdict(list)
     accepted: dict[Split, list[AcceptedTurn]] = defaultdict(list)
-    taught, tried = store.used_hints(TEACHING), store.used_hints(NOT_FAILED)
+    rounds = store.rounds()
+    taught = store.used_hints(_lineage(store, rounds, settings) | {r.id for r in rounds if r.state in UNDER_WAY})
+    tried = store.used_hints({r.id for r in rounds if r.state != "failed"})
     recent = store.traces(limit=settings.rounds.window)
     traces: dict[str, Trace | None] = {trace.id: trace for trace in recent}
     fresh = 0
@@ -82,6 +87,18 @@ def gather(store: Store, settings: Settings) -> Material:
         turns = accepted_turns(trace, store.feedback_for(responses, trace.tenant))
         accepted[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
     return Material(flagged, accepted, fresh)
+
+
+def _lineage(store: Store, rounds: Sequence[RoundRow], settings: Settings) -> set[str]:
+    """Return the rounds that made what serves: its own, its parent's, and so on to the base."""
+    round_of = {row.version: row.round_id for row in store.adapters()}
+    parent_of = {row.id: row.parent for row in rounds}
+    found: set[str] = set()
+    version = store.alias(settings.model.name).current
+    while version is not None and (round_id := round_of.get(version)) is not None and round_id not in found:
+        found.add(round_id)
+        version = parent_of.get(round_id)
+    return found
 
 
 def side_of(trace: Trace, settings: Settings) -> Split:
@@ -112,7 +129,7 @@ def build_specs(store: Store, material: Material, settings: Settings) -> list[Sa
     Every flagged turn gives a one-step sample and, on the train side, up to `rounds.max_offline` of them an offline one
     from the recorded reply; every accepted turn gives a preservation sample, up to `rounds.max_preserve` a side.
     """
-    specs: list[SampleSpec] = []
+    specs: list[SampleSpec | None] = []
     sides: tuple[Split, ...] = ("train", "validate")
     limits = settings.rounds
     for side in sides:
@@ -123,7 +140,7 @@ def build_specs(store: Store, material: Material, settings: Settings) -> list[Sa
             specs += [_spec(store, t.trace, t.hint.target, mode="offline", side=side, hint=t.hint) for t in recorded]
         accepted = material.accepted.get(side, [])[: limits.max_preserve]
         specs += [_spec(store, turn.trace, turn.turn, mode="preserve", side=side) for turn in accepted]
-    return specs
+    return [spec for spec in specs if spec is not None]
 
 
 def write_round(directory: Path, config: RoundConfig, specs: Iterable[SampleSpec]) -> None:
@@ -212,9 +229,17 @@ def _may_teach(hint: Hint, settings: Settings) -> bool:
     return hint.state is HintState.PASSED or (settings.hints.train_unverified and ungraded)
 
 
-def _spec(store: Store, trace: Trace, turn: int, *, mode: Mode, side: Split, hint: Hint | None = None) -> SampleSpec:
+def _spec(
+    store: Store, trace: Trace, turn: int, *, mode: Mode, side: Split, hint: Hint | None = None
+) -> SampleSpec | None:
+    """Return the sample of a turn; None, and why in the log, where its prompt cannot be rendered again."""
     target = trace.turns[turn]
     exchange = store.exchange(target.exchange_id) if target.exchange_id else None
+    try:
+        prompt = prompt_of(trace, turn, exchange)
+    except RenderError as error:
+        logger.warning("turn_left_out", trace=trace.id, turn=turn, reason=str(error))
+        return None
     recorded = exchange.sampled if exchange else None
     keeps_reply = mode in ("offline", "preserve")
     return SampleSpec(
@@ -226,19 +251,13 @@ def _spec(store: Store, trace: Trace, turn: int, *, mode: Mode, side: Split, hin
         signal_ids=hint.signal_ids if hint else (),
         hint_id=hint.id if hint else None,
         hint=hint.text if hint else None,
-        messages=tuple(prefix_of(trace, turn, exchange)),
-        tools=tuple(dict(tool) for tool in trace.tools),
+        messages=tuple(dict(message) for message in prompt.messages),
+        tools=tuple(dict(tool) for tool in prompt.tools),
+        template_options=dict(prompt.options),
         completion=dict(target.message) if keeps_reply else None,
-        prompt_ids=recorded.prompt_ids if recorded else None,
+        prompt_ids=prompt.ids,
         completion_ids=recorded.completion_ids if recorded and keeps_reply else None,
         logprobs=recorded.logprobs if recorded and keeps_reply else None,
         policy_version=target.version,
         retokenised=recorded is None,
     )
-
-
-def prefix_of(trace: Trace, turn: int, exchange: Exchange | None) -> list[dict[str, Any]]:
-    """Return the messages the model was shown before `turn`: as sent where recorded, else as the trace has them."""
-    if exchange is not None and isinstance(exchange.request.get("messages"), list):
-        return [dict(message) for message in exchange.request["messages"]]
-    return [dict(message) for message in trace.prefix(turn)]

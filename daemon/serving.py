@@ -18,9 +18,10 @@ from daemon.logs import get_logger
 from daemon.metrics import Metrics
 from daemon.store import AdapterRow, Alias, Store
 from daemon.store_rounds import moved
-from daemon.versions import AdapterEngine, check_effect, publish, read_probes
+from daemon.versions import AdapterEngine, check_effect, publish
 from harness_adapters.errors import CheckpointError, EngineError, SecondNatureError, StoreError, VersionError
 from learner.manifest import read_manifest
+from learner.probe import read_probes
 
 WATCH_EVERY_S = 0.25
 RELOAD_PAUSE_S = 1.0

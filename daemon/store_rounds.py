@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -119,15 +119,10 @@ class RoundStore(StoreBase):
         with self._reading() as connection:
             return [decoded(spec_json, body) for body in connection.execute(statement).scalars()]
 
-    def used_hints(self, states: Sequence[str]) -> set[str]:
-        """Return the hints in rounds of these states."""
-        samples, rounds = tables.samples.c, tables.rounds.c
-        statement = (
-            select(samples.hint_id)
-            .join(tables.rounds, rounds.id == samples.round_id)
-            .where(samples.hint_id.is_not(None), rounds.state.in_(states))
-            .distinct()
-        )
+    def used_hints(self, round_ids: Collection[str]) -> set[str]:
+        """Return the hints in samples of these rounds."""
+        c = tables.samples.c
+        statement = select(c.hint_id).where(c.hint_id.is_not(None), c.round_id.in_(round_ids)).distinct()
         with self._reading() as connection:
             return set(connection.execute(statement).scalars())
 

@@ -12,11 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
-from pydantic import ValidationError
-
-from harness_adapters.errors import CheckpointError, VersionError
+from harness_adapters.errors import VersionError
 from learner.manifest import read_manifest
-from learner.probe import PROBE_FILE, Probe, Probes
+from learner.probe import Probe, Probes
 
 MIN_SHIFT_NATS = 0.02
 """Below this mean shift nothing can be told from the engine's rounding."""
@@ -72,18 +70,6 @@ def publish(checkpoint: Path, folder: Path) -> bool:
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return True
-
-
-def read_probes(folder: Path) -> Probes:
-    """Read a version's probes. Raises CheckpointError when there are none to read."""
-    file = folder / PROBE_FILE
-    try:
-        probes = Probes.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise CheckpointError(f"{file} cannot be read, so the version's effect cannot be checked: {error}") from error
-    if not probes.probes:
-        raise CheckpointError(f"{file} has no probe, so the version's effect cannot be checked; run the round again")
-    return probes
 
 
 async def check_effect(engine: Scorer, version: str, probes: Probes) -> float:

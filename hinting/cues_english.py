@@ -144,7 +144,7 @@ you (ve |have |just |still |again |also |completely |totally |even |clearly |obv
     |getting|reading|following|doing))
 you (didnt|did not|havent|dont|do not|werent|arent|still havent) (do|use|include|included|listen|follow
     |answer|answered|read|check|finish|add|mention|give|handle|keep|change|update|test|see|notice|understand|fix
-    |fixed|get|even|actually|really|tell|explain|need to)
+    |fixed|get|even|actually|really|tell|explain|need to|say|said|show|write|put|name|ask|thank|apologi[sz]e)
 ^(no+|nope|nah|wrong|incorrect)[ ,.!-]+(?!thank|thx|thats (all|it|fine|ok|good|everything)|that is all
     |that will|thatll|nothing|im (good|fine|done)|i am|further|other|not (now|yet)|go ahead|it (was|is) (great
     |fine|good))\w
@@ -169,7 +169,8 @@ try (again|harder|once more)|start over|another (try|attempt)|put (it|that|this)
 once more,? but
 (there is|theres|there was) no need|(you dont|you didnt) (need|have) to|we (dont|cant|do not) \w+
 please (dont|stop|do not|remove|undo)|^(do not|dont|stop) (?!worry|forget|bother|mind|hesitate)\w+
-you should( have|nt| not|ve| never) \w+|you should be \w+ing
+you should( have|nt| not|ve| never| always| at least) \w+|you should be \w+ing
+^(next time|from now on),? (please )?\w+
 (it|that|this|they|there) should(nt| not| have| be| say| only)\b|(was|were|is|are)(nt)? supposed to
 thats not how|instead of
 why (did|do|are|would|didnt|dont|have|cant) (you|u)|what (are|were) you (doing|thinking|talking)

@@ -1,12 +1,11 @@
 """A ChatModel without weights for tests and dry runs: byte-level ids, a template like ChatML, replies by a function."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from harness_adapters.errors import EngineError
 from harness_adapters.messages import text_of
-from harness_adapters.trace import Message
+from harness_adapters.prompt import Prompt
 from hinting.model import Completion, Sampling
 
 START, END = 256, 257
@@ -37,10 +36,11 @@ class FakeChatModel:
         head = self._opening.replace("{role}", role)
         return [START, *_bytes(head), *_bytes(text), END, *_bytes(self._closing)]
 
-    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
-        """Return the prompt ids; the tools stand in a system message of their own."""
-        ids = self._message("system", json.dumps(list(tools), default=dict)) if tools else []
-        for message in messages:
+    async def render(self, prompt: Prompt) -> list[int]:
+        """Return the prompt ids; tools and template options stand in a system message of their own."""
+        told = [*prompt.tools, *([prompt.options] if prompt.options else [])]
+        ids = self._message("system", json.dumps(told, default=dict)) if told else []
+        for message in prompt.messages:
             calls = message.get("tool_calls")
             text = text_of(message.get("content")) + (json.dumps(calls, default=dict) if calls else "")
             ids += self._message(str(message.get("role", "user")), text)

@@ -1,10 +1,10 @@
 """The small protocols through which hinting talks to a model; the daemon brings the implementation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from harness_adapters.trace import Message
+from harness_adapters.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Completion:
 class Tokenizer(Protocol):
     """Renders messages with the model's own chat template and encodes plain text."""
 
-    async def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+    async def render(self, prompt: Prompt) -> list[int]:
         """Return the prompt ids, generation prompt included."""
         ...
 

@@ -5,9 +5,10 @@ pass@1 0.03 against 0.48 per turn, 0.23 untrained).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness_adapters.errors import RenderError
-from harness_adapters.trace import Message
+from harness_adapters.prompt import Prompt
 
 HINT_BLOCK = "\n\n---\n{hint}"
 """Measured with one hint on SmolLM2-135M, 32 topics: followed 0.91 of the time behind a rule, 0.78 behind a blank line,
@@ -19,20 +20,20 @@ def hint_block(hint: str) -> str:
     return HINT_BLOCK.format(hint=hint.strip())
 
 
-def with_suffix(messages: Sequence[Message], suffix: str) -> list[Message]:
-    """Return the messages with `suffix` appended to the text of the last one.
+def with_suffix(prompt: Prompt, suffix: str) -> Prompt:
+    """Return the prompt with `suffix` appended to the text of its last message.
 
     Raises RenderError when there is no message to append to.
     """
-    if not messages:
+    if not prompt.messages:
         raise RenderError("no message stands before the target turn, so a hint cannot be placed; set the turn aside")
-    last = dict(messages[-1])
+    last = dict(prompt.messages[-1])
     content = last.get("content")
     if isinstance(content, list):
         last["content"] = [*content, {"type": "text", "text": suffix}]
     else:
         last["content"] = (content or "") + suffix
-    return [*messages[:-1], last]
+    return replace(prompt, messages=(*prompt.messages[:-1], last), ids=None)
 
 
 # Two probes that differ in their last character: what follows both alike is the template's own closing.

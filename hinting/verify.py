@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness_adapters.errors import EngineError, SecondNatureError
+from harness_adapters.prompt import Prompt
 from harness_adapters.trace import ToolCall, Trace
 from hinting.grade import Grader, case_of
 from hinting.graders import grade_all
@@ -28,13 +29,13 @@ async def try_hints(
     graders: Sequence[Grader],
     *,
     signal: Signal,
+    prompt: Prompt,
     sampling: Sampling,
     rollouts: int = 3,
     max_concurrency: int = 4,
     threshold: float = 2 / 3,
     stop_at_full: bool = False,
     grade_timeout_s: float = 10.0,
-    recorded_prompt_ids: Sequence[int] | None = None,
     read: Callable[[str], tuple[str, tuple[ToolCall, ...]]] = read_reply,
 ) -> list[Hint]:
     """Try every hint on the signal's target turn and return them with their trials, the best first.
@@ -47,7 +48,7 @@ async def try_hints(
     With `stop_at_full` the candidates are tried in their order until one passes all its rollouts; the rest are
     returned untried. Otherwise all are tried at once.
 
-    `recorded_prompt_ids` are the ids the server answered from; without them the prefix is rendered. At most
+    `prompt` is what the model was shown before that turn; without recorded ids it is rendered. At most
     `max_concurrency` replies are sampled at once. An engine or template that refuses makes the hint fail with the
     reason. Raises EngineError only when the engine is away or overloaded, which says nothing of the hints: try again
     later. Raises ValueError when a hint is not of the signal's turn.
@@ -70,8 +71,8 @@ async def try_hints(
         read=read,
     )
     try:
-        prompt, at = await bench.placement(recorded_prompt_ids)
-        without = await bench.trials(prompt, hinted=False)
+        prompt_ids, at = await bench.placement(prompt)
+        without = await bench.trials(prompt_ids, hinted=False)
     except SecondNatureError as error:
         return [hint.tried((), HintState.FAILED, _refusal(error)) for hint in hints]
     if len(without) == rollouts and all(trial.passed for trial in without):
@@ -79,7 +80,7 @@ async def try_hints(
 
     async def tried(hint: Hint) -> Hint:
         try:
-            hinted_prompt = splice(prompt, at, await model.encode(hint_block(hint.text)))
+            hinted_prompt = splice(prompt_ids, at, await model.encode(hint_block(hint.text)))
             trials = await bench.trials(hinted_prompt, hinted=True)
         except SecondNatureError as error:
             return hint.tried(without, HintState.FAILED, _refusal(error))
@@ -93,12 +94,6 @@ async def try_hints(
         if done[-1].state is HintState.PASSED and done[-1].score == 1.0:
             break
     return sorted([*done, *hints[len(done) :]], key=_rank)
-
-
-def best(hints: Sequence[Hint]) -> Hint | None:
-    """Return the passed hint with the best mean, the earlier of equals; None where none passed."""
-    passed = [hint for hint in hints if hint.state is HintState.PASSED]
-    return min(passed, key=_rank, default=None)
 
 
 async def _all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
@@ -152,12 +147,11 @@ class _Bench:
     grade_timeout_s: float
     read: Callable[[str], tuple[str, tuple[ToolCall, ...]]]
 
-    async def placement(self, recorded: Sequence[int] | None) -> tuple[list[int], int]:
+    async def placement(self, prompt: Prompt) -> tuple[list[int], int]:
         """Return the prompt's ids without a hint and the position at which a hint goes in."""
-        prefix, tools = self.trace.prefix(self.signal.target), self.trace.tools
-        prompt = list(recorded) if recorded is not None else await self.model.render(prefix, tools)
-        probes = [await self.model.render(with_suffix(prefix, probe), tools) for probe in PROBES]
-        return prompt, anchor(prompt, probes[0], probes[1])
+        ids = list(prompt.ids) if prompt.ids is not None else await self.model.render(prompt)
+        probe_a, probe_b = [await self.model.render(with_suffix(prompt, probe)) for probe in PROBES]
+        return ids, anchor(ids, probe_a, probe_b)
 
     async def trials(self, prompt: Sequence[int], *, hinted: bool) -> tuple[Trial, ...]:
         """Sample and grade one reply, and the rest at once if it passed."""
@@ -176,5 +170,7 @@ class _Bench:
         grade = await grade_all(self.graders, case, timeout_s=self.grade_timeout_s)
         passed, reason = grade.passed, grade.reason
         if passed and reply.finish_reason == "length":
-            passed, reason = None, f"cut at {self.sampling.max_tokens} tokens, so whether it passes cannot be said"
+            # Nobody knows whether the rest would have passed: neither the hint nor its absence gets the credit.
+            passed = False if hinted else None
+            reason = f"cut at {self.sampling.max_tokens} tokens, so whether it passes cannot be said"
         return Trial(hinted=hinted, seed=seed, reply=reply.text, passed=passed, grader=grade.grader, reason=reason)

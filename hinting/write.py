@@ -11,6 +11,7 @@ from hinting.languages import written_language
 from hinting.phrases import texts_for
 from hinting.sentences import sentences, trim
 from hinting.signal import Signal, SignalKind
+from hinting.stated import stated
 from hinting.tool_phrases import tool_texts
 
 OWN_WORDS = "own_words"
@@ -61,8 +62,12 @@ def _by_words(trace: Trace, signal: Signal, families: Callable[[str], Sequence[s
     people = (Author.HUMAN, Author.SIMULATED_USER)
     written = "\n".join(turn.text for turn in trace.turns[: signal.target] if turn.author in people)
     words = _words(signal)
-    for family in families(words) or ("generic",):
+    found = families(words)
+    for family in found:
         yield from ((family, text) for text in texts_for(family, words, written))
+    yield from (("stated", text) for text in stated(words))
+    if not found:
+        yield from (("generic", text) for text in texts_for("generic", words, written))
 
 
 def _by_rejection(trace: Trace, signal: Signal) -> Drafts:

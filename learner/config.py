@@ -18,9 +18,6 @@ SAMPLES_FILE = "samples.jsonl"
 PROGRESS_FILE = "progress.jsonl"
 CHECKPOINT_DIR = "checkpoint"
 
-ALLOWED_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM 0.32 accepts as `--max-lora-rank`."""
-
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -31,8 +28,8 @@ class _Model(BaseModel):
 class LoraSettings(_Model):
     """Shape of the adapter. Rank and targets stay inside what vLLM can load."""
 
-    rank: int = 16
-    """Rank r; one of those vLLM can load."""
+    rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = 16
+    """Rank r; one of those vLLM 0.32 accepts as `--max-lora-rank`."""
     alpha: float = 32.0
     """The update is alpha / rank times B A."""
     targets: tuple[str, ...] = LINEAR_LAYERS
@@ -62,7 +59,7 @@ class ObjectiveSettings(_Model):
     preserve_weight: float = Field(default=1.0, ge=0)
     """λ; 0 leaves preservation out."""
     skip_first: int = Field(default=0, ge=0)
-    """Completion tokens left out at the start of each reply."""
+    """Completion tokens of each hinted reply left out at its start, where a hint leaves its style."""
     relevance: Literal["none", "disagreement"] = "none"
     """Which of the remaining tokens count."""
     relevance_share: float = Field(default=1.0, gt=0, le=1)
@@ -168,6 +165,8 @@ class SampleSpec(_Model):
     hint: str | None = None
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
+    template_options: dict[str, Any] = {}
+    """Variables the client set for the chat template."""
     completion: dict[str, Any] | None = None
     """The assistant message, for modes that learn from a recorded reply."""
     prompt_ids: tuple[int, ...] | None = None

@@ -7,7 +7,7 @@ graded cases there is no gain to read, and a person decides.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -145,6 +145,33 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
     return {"value": mean, "low": float(found.confidence_interval.low), "high": float(found.confidence_interval.high)}
 
 
+def ratio_interval(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Return value, low and high of the ratio of two paired means, first over second: bootstrap over pairs, seeded.
+
+    Not the mean of ratios, in which one pair with a small second value outweighs all others. The second values are
+    above 0.
+    """
+
+    def ratio(first: np.ndarray, second: np.ndarray, axis: int = -1) -> Any:
+        return first.mean(axis) / second.mean(axis)
+
+    first, second = np.asarray(pairs, dtype=float).T
+    value = float(ratio(first, second))
+    if len(set(first / second)) == 1:
+        return {"value": value, "low": value, "high": value}
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    found = stats.bootstrap(
+        (first, second),
+        ratio,
+        paired=True,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        n_resamples=2000,
+        rng=rng,
+    )
+    return {"value": value, "low": float(found.confidence_interval.low), "high": float(found.confidence_interval.high)}
+
+
 def repetition(text: str) -> float:
     """Return the share of word 4-grams of `text` that stood in it before; 0 for texts shorter than that."""
     words = text.split()
@@ -190,12 +217,12 @@ def _guards(results: Sequence[CaseResult], passing: Sequence[CaseResult], bounds
     if kls:
         kl = mean_interval(kls)
         figures.append(guard("kl_nats", kl, len(kls), f"≤ {bounds.max_kl_nats}", kl["value"] <= bounds.max_kl_nats))
-    ratios = [r.candidate.tokens / r.serving.tokens for r in kept if r.serving.tokens]
-    if ratios:
-        ratio = mean_interval(ratios)
+    lengths = [(r.candidate.tokens, r.serving.tokens) for r in kept if r.serving.tokens]
+    if lengths:
+        ratio = ratio_interval(lengths)
         inside = bounds.min_length_ratio <= ratio["value"] <= bounds.max_length_ratio
         span = f"{bounds.min_length_ratio} to {bounds.max_length_ratio}"
-        figures.append(guard("length_ratio", ratio, len(ratios), span, inside))
+        figures.append(guard("length_ratio", ratio, len(lengths), span, inside))
     if results:
         rise = mean_interval([repetition(r.candidate.text) - repetition(r.serving.text) for r in results])
         limit = bounds.max_repetition

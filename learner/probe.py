@@ -4,7 +4,11 @@ An engine that cannot match an adapter's module names serves the base model with
 loading it is no proof. Where the learner's own shift is largest, the engine's shift must have its sign and size.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness_adapters.errors import CheckpointError
 
 PROBE_FILE = "probe.json"
 
@@ -32,3 +36,15 @@ class Probes(_Model):
 
     version: int = 1
     probes: tuple[Probe, ...]
+
+
+def read_probes(checkpoint: Path) -> Probes:
+    """Read a checkpoint's probes. Raises CheckpointError when there are none to read."""
+    file = checkpoint / PROBE_FILE
+    try:
+        probes = Probes.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise CheckpointError(f"{file} cannot be read, so the version's effect cannot be checked: {error}") from error
+    if not probes.probes:
+        raise CheckpointError(f"{file} has no probe, so the version's effect cannot be checked; run the round again")
+    return probes

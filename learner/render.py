@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,10 +11,10 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from harness_adapters.errors import RenderError
+from harness_adapters.prompt import Prompt
 from harness_adapters.trace import Message
 from hinting.placement import PROBES, anchor, hint_block, splice, with_suffix
-
-Tools = Sequence[Mapping[str, Any]]
+from learner.plain import plain_message, plain_tool
 
 
 def _end_of_turn_ids(base: Path, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -30,34 +31,6 @@ def _end_of_turn_ids(base: Path, tokenizer: PreTrainedTokenizerBase) -> frozense
     return frozenset(found)
 
 
-def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    # Templates write arguments with `tojson`: a JSON text would be quoted a second time, so it is parsed first.
-    function = dict(call.get("function", {}))
-    try:
-        parsed = json.loads(function.get("arguments", ""))
-    except (TypeError, ValueError):
-        return dict(call)
-    return {**call, "function": {**function, "arguments": parsed}} if isinstance(parsed, dict) else dict(call)
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    """Return the message as chat templates expect it: text content, tool arguments as objects."""
-    plain = {key: value for key, value in message.items() if value is not None}
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = cast(list[Mapping[str, Any]], content)
-        other = sorted({str(part.get("type")) for part in parts} - {"text"})
-        if other:
-            raise RenderError(
-                f"a {message.get('role')} message holds {', '.join(other)} parts; only text can be learnt from"
-            )
-        content = "\n".join(str(part["text"]) for part in parts)
-    plain["content"] = content or ""
-    if message.get("tool_calls"):
-        plain["tool_calls"] = [_arguments(call) for call in message["tool_calls"]]
-    return plain
-
-
 class Renderer:
     """Renders with the tokenizer and chat template that stand in `base`. Nothing is fetched, no remote code runs."""
 
@@ -68,11 +41,10 @@ class Renderer:
             raise RenderError(f"the tokenizer in {base} has no chat template, so messages cannot be rendered; add one")
         self.eos_ids = _end_of_turn_ids(base, self.tokenizer)
         self.vocabulary = int(cast(Any, AutoConfig.from_pretrained(base, local_files_only=True)).vocab_size)
-        self._special: dict[str, int] = {
-            token: index
-            for token, index in cast(Any, self.tokenizer).get_added_vocab().items()
-            if index in {*self.tokenizer.all_special_ids, *self.eos_ids}
-        }
+        decoder = cast(Mapping[int, Any], cast(Any, self.tokenizer).added_tokens_decoder)
+        named = {*self.tokenizer.all_special_ids, *self.eos_ids}
+        # Turn markers are special tokens without being named ones (`<|im_start|>`, `<|start_header_id|>`).
+        self._special = {str(token): i for i, token in decoder.items() if token.special or i in named}
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens added."""
@@ -82,31 +54,30 @@ class Renderer:
         """Return the text of ids, special tokens included."""
         return cast(str, self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
-    def render(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
+    def render(self, prompt: Prompt) -> list[int]:
         """Return the prompt ids, generation prompt included. Raises RenderError when the template refuses."""
-        return self.encode(self._text(messages, tools, generation_prompt=True))
+        return self.encode(self._text(prompt, generation_prompt=True))
 
-    def completion_ids(self, messages: Sequence[Message], tools: Tools, completion: Message) -> list[int]:
+    def completion_ids(self, prompt: Prompt, completion: Message) -> list[int]:
         """Return the ids of a recorded reply up to and with its end-of-turn token, re-tokenised.
 
         Raises RenderError when the rendered reply is not the prompt plus the recorded text: then other ids were
         sampled than would be learnt.
         """
-        prompt = self.render(messages, tools)
-        full = self.encode(self._text([*messages, completion], tools, generation_prompt=False))
-        if full[: len(prompt)] != prompt:
+        before = self.render(prompt)
+        whole = replace(prompt, messages=(*prompt.messages, completion))
+        full = self.encode(self._text(whole, generation_prompt=False))
+        if full[: len(before)] != before:
             raise RenderError("the rendered reply does not begin with the prompt's ids, so its own ids are unknown")
-        tail = full[len(prompt) :]
+        tail = full[len(before) :]
         end = next((i for i, token in enumerate(tail) if token in self.eos_ids), None)
         if end is None:
             raise RenderError("the chat template does not close a reply with an end-of-turn token")
         ids = tail[: end + 1]
-        self._check_reply(self.decode(ids[:-1]), _plain(completion))
+        self._check_reply(self.decode(ids[:-1]), plain_message(completion))
         return ids
 
-    def hinted(
-        self, prompt_ids: Sequence[int], messages: Sequence[Message], tools: Tools, hint: str
-    ) -> tuple[list[int], int]:
+    def hinted(self, prompt: Prompt, prompt_ids: Sequence[int], hint: str) -> tuple[list[int], int]:
         """Return the teacher's prompt and the position at which the hint's ids were spliced into the student's.
 
         Raises RenderError when the anchor cannot be found, or when the hint would be more than plain text.
@@ -114,7 +85,7 @@ class Renderer:
         hint_ids = self.encode(hint_block(hint))
         if not set(self._special.values()).isdisjoint(hint_ids):
             raise RenderError("the hint holds a special token of the model; write it without")
-        probe_a, probe_b = (self.render(with_suffix(messages, probe), tools) for probe in PROBES)
+        probe_a, probe_b = (self.render(with_suffix(prompt, probe)) for probe in PROBES)
         at = anchor(prompt_ids, probe_a, probe_b)
         return splice(prompt_ids, at, hint_ids), at
 
@@ -127,13 +98,14 @@ class Renderer:
                     f"message {place} quotes the special token {quoted}, which would become a real turn marker"
                 )
 
-    def _text(self, messages: Sequence[Message], tools: Tools, *, generation_prompt: bool) -> str:
+    def _text(self, prompt: Prompt, *, generation_prompt: bool) -> str:
         try:
             text = self.tokenizer.apply_chat_template(
-                [_plain(message) for message in messages],
-                tools=[dict(tool) for tool in tools] or None,
+                [plain_message(message) for message in prompt.messages],
+                tools=[plain_tool(tool) for tool in prompt.tools] or None,
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
+                **prompt.options,
             )
         except (TemplateError, TypeError, ValueError, KeyError) as error:
             raise RenderError(f"the chat template refuses the messages: {error}") from error

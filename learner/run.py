@@ -30,14 +30,14 @@ from pydantic import ValidationError
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from harness_adapters.errors import LearnerError, SecondNatureError
-from learner.batch import micro_batches
+from harness_adapters.errors import CheckpointError, LearnerError, SecondNatureError
+from learner.batch import Row, micro_batches
 from learner.checkpoint import Publication, load_optimizer_state, optimizer_state, publish, remove_unfinished
 from learner.config import CHECKPOINT_DIR, ROUND_FILE, SAMPLES_FILE, RoundConfig
 from learner.digests import Digests, digests_of
 from learner.manifest import Manifest, read_manifest
-from learner.model import load_policy
-from learner.probe import Probe
+from learner.model import Policy, load_policy
+from learner.probe import Probe, read_probes
 from learner.progress import ProgressLog
 from learner.render import Renderer
 from learner.sample import Sample, read_samples
@@ -46,6 +46,9 @@ from learner.step import FrozenProbe, Trainer, student_row
 _CHECK_ROWS = 2
 _PROBE_CANDIDATES = 12
 _PROBES = 4
+_WATCHED = 16
+# Other hardware or precision may differ by this part of the parent's own shift; another adapter differs by more.
+_START_DISTANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,9 @@ class Round:
         self.repair = _choose(samples, "train", preserve=False)
         self.preserve = _choose(samples, "train", preserve=True) if config.objective.preserve_weight else []
         self.validate_repair = _choose(samples, "validate", preserve=False)
-        self.validate_preserve = _choose(samples, "validate", preserve=True)
+        # Where no accepted turn fell on the validate side, drift on those of the train side still bounds the damage.
+        accepted = {split: _choose(samples, split, preserve=True) for split in ("validate", "train")}
+        self.watched = accepted["validate"] or accepted["train"][:_WATCHED]
         self.learnt: list[set[str]] = [set()]
         """Ids of the samples each step learnt from, by step."""
 
@@ -112,7 +117,7 @@ class Round:
         started = time.perf_counter()
         replies = self.trainer.with_replies(self.validate_repair, "validate")
         gap = self.trainer.mean_divergence(replies)
-        drift = self.trainer.mean_divergence(self.validate_preserve) if self.validate_preserve else None
+        drift = self.trainer.mean_divergence(self.watched) if self.watched else None
         measured = Measured(
             step=step,
             gap_nats=gap,
@@ -161,7 +166,7 @@ class Round:
     def probes(self, best: Measured) -> list[Probe]:
         """Return the sequences on which the best step differs most from the start of the round."""
         self.trainer.policy.load_adapter_state(best.adapter, "the best step")
-        rows = [student_row(s) for s in (*best.replies, *self.validate_preserve)][:_PROBE_CANDIDATES]
+        rows = [student_row(s) for s in (*best.replies, *self.watched)][:_PROBE_CANDIDATES]
         found: list[tuple[float, Probe]] = []
         for group in micro_batches(rows, [row.length for row in rows], self.config.batch.micro_batch):
             pairs = zip(group, self.trainer.teacher.logprobs(group), self.trainer.policy.logprobs(group), strict=True)
@@ -195,6 +200,24 @@ def _parent_id(config: RoundConfig, digests: Digests) -> str | None:
     return manifest.id
 
 
+def check_start(parent: Path, policy: Policy) -> None:
+    """Raise CheckpointError unless the policy scores the parent's probes as the parent's learner did.
+
+    What is taught is measured from here, so a start that is not what serves would make every figure wrong.
+    """
+    probes = read_probes(parent).probes
+    rows = [Row(probe.ids[: probe.start], probe.ids[probe.start :]) for probe in probes]
+    now_T = torch.cat(policy.logprobs(rows)).cpu()
+    after_T = torch.tensor([value for probe in probes for value in probe.after_logprobs])
+    before_T = torch.tensor([value for probe in probes for value in probe.before_logprobs])
+    distance, shift = float((now_T - after_T).abs().mean()), float((after_T - before_T).abs().mean())
+    if not distance <= _START_DISTANCE * shift:
+        raise CheckpointError(
+            f"{parent} does not score its own probes as it did when it was trained ({distance:.4f} nats a token away, "
+            f"its shift being {shift:.4f}); was the base model changed?"
+        )
+
+
 def _say_published(manifest: Manifest, progress: ProgressLog) -> None:
     figures = cast(Mapping[str, float], manifest.hyperparameters["measured"])
     progress.emit("published", step=manifest.step, message=manifest.id, figures=figures)
@@ -217,6 +240,8 @@ def run_round(directory: Path, progress: ProgressLog) -> None:
     for refusal in refusals:
         progress.emit("refused", message=f"{SAMPLES_FILE}, {refusal.place}: {refusal.reason}")
     policy = load_policy(config)
+    if config.parent is not None:
+        check_start(config.parent, policy)
     trainer = Trainer(config, policy, renderer.eos_ids)
     if config.parent is not None:
         load_optimizer_state(config.parent, policy, trainer.optimizer)

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from harness_adapters.errors import LearnerError, RenderError
+from harness_adapters.prompt import Prompt
 from learner.config import Mode, RoundConfig, SampleSpec, Split
 from learner.render import Renderer
 
@@ -73,13 +74,13 @@ class Sample:
         )
 
 
-def _reply(spec: SampleSpec, renderer: Renderer) -> tuple[int, ...]:
+def _reply(spec: SampleSpec, prompt: Prompt, renderer: Renderer) -> tuple[int, ...]:
     if spec.completion_ids is not None:
         return spec.completion_ids
     if spec.completion is None:
         raise RenderError(f"a sample of mode {spec.mode} needs a recorded completion; build it again from its trace")
     renderer.refuse_markers([spec.completion])
-    return tuple(renderer.completion_ids(spec.messages, spec.tools, spec.completion))
+    return tuple(renderer.completion_ids(prompt, spec.completion))
 
 
 def render_sample(spec: SampleSpec, renderer: Renderer, config: RoundConfig) -> Sample:
@@ -90,13 +91,14 @@ def render_sample(spec: SampleSpec, renderer: Renderer, config: RoundConfig) -> 
     if (spec.hint is None) != (spec.mode == "preserve"):
         raise RenderError(f"a sample of mode {spec.mode} {'needs' if spec.hint is None else 'cannot have'} a hint")
     renderer.refuse_markers(spec.messages)
-    prompt = spec.prompt_ids if spec.prompt_ids is not None else tuple(renderer.render(spec.messages, spec.tools))
+    shown = Prompt(messages=spec.messages, tools=spec.tools, options=spec.template_options)
+    prompt = spec.prompt_ids if spec.prompt_ids is not None else tuple(renderer.render(shown))
     if not prompt:
         raise RenderError("the prompt is empty, so no token of the reply can be predicted from anything")
     if spec.hint is None:
         teacher, at = prompt, len(prompt)
     else:
-        hinted, at = renderer.hinted(prompt, spec.messages, spec.tools, spec.hint)
+        hinted, at = renderer.hinted(shown, prompt, spec.hint)
         teacher = tuple(hinted)
     sample = Sample(
         id=spec.id,
@@ -108,20 +110,18 @@ def render_sample(spec: SampleSpec, renderer: Renderer, config: RoundConfig) -> 
     )
     reply: tuple[int, ...] = ()
     if sample.recorded:
-        reply = _reply(spec, renderer)
+        reply = _reply(spec, shown, renderer)
         if not reply:
             raise RenderError("the recorded completion has no token")
         if spec.logprobs is not None and len(spec.logprobs) != len(reply):
             raise RenderError(
                 f"{len(spec.logprobs)} log-probabilities were recorded for {len(reply)} completion tokens"
             )
-        sample = sample.with_reply(
-            reply, skip_first=config.objective.skip_first, logprobs=spec.logprobs, version=spec.policy_version
-        )
+        # A hint changes the style of a reply's first tokens; preservation knows no hint and guards every token.
+        skip_first = 0 if spec.hint is None else config.objective.skip_first
+        sample = sample.with_reply(reply, skip_first=skip_first, logprobs=spec.logprobs, version=spec.policy_version)
         if not sample.selected:
-            raise RenderError(
-                f"the completion has {len(reply)} tokens, all within skip_first={config.objective.skip_first}"
-            )
+            raise RenderError(f"the completion has {len(reply)} tokens, all within skip_first={skip_first}")
     outside = next((token for token in (*teacher, *reply) if not 0 <= token < renderer.vocabulary), None)
     if outside is not None:
         raise RenderError(

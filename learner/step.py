@@ -184,7 +184,10 @@ class Trainer:
         """Return the mean reverse KL per selected token of samples with replies, in nats.
 
         On hinted samples this is the gap still to be learnt; on preservation samples the drift since the round began.
+        Raises LearnerError when no token is selected or the mean is not finite.
         """
+        if not any(s.selected for s in samples):
+            raise LearnerError("no validate sample has a token to measure; lower objective.skip_first")
         values: list[Tensor] = []
         masks: list[Tensor] = []
         with torch.no_grad():

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from harness_adapters.errors import EngineError
-from harness_adapters.trace import Message
+from harness_adapters.prompt import Prompt
 from hinting.model import ChatModel, Sampling
 from hinting.placement import PROBES, anchor, hint_block, splice, with_suffix
 
-CONVERSATION: tuple[Message, ...] = (
+_MESSAGES = (
     {"role": "system", "content": "You help people."},
     {"role": "user", "content": "What is a ferry?"},
     {"role": "assistant", "content": "A boat for people and cars."},
     {"role": "user", "content": "Name one, please."},
 )
+CONVERSATION = Prompt(messages=_MESSAGES)
 TOOLS: tuple[Mapping[str, Any], ...] = (
     {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}},
 )
@@ -34,10 +35,12 @@ async def _renders(model: ChatModel) -> None:
     ids = await model.render(CONVERSATION)
     assert ids == await model.render(CONVERSATION), "rendering is repeatable"
     assert all(type(token) is int and token >= 0 for token in ids)
-    assert len(await model.render(CONVERSATION[:2])) < len(ids)
-    other = [*CONVERSATION[:-1], {"role": "user", "content": "Name two, please."}]
+    assert len(await model.render(Prompt(messages=_MESSAGES[:2]))) < len(ids)
+    other = Prompt(messages=(*_MESSAGES[:-1], {"role": "user", "content": "Name two, please."}))
     assert await model.render(other) != ids, "what the messages say is in the ids"
-    assert await model.render(CONVERSATION, TOOLS), "tools never keep a conversation from rendering"
+    assert await model.render(Prompt(messages=_MESSAGES, tools=TOOLS)), "tools never keep a conversation from rendering"
+    options = Prompt(messages=_MESSAGES, options={"enable_thinking": False})
+    assert await model.render(options), "nor does what the client tells the template"
 
 
 async def _encodes(model: ChatModel) -> None:

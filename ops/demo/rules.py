@@ -40,17 +40,17 @@ HOUSE_RULES = (
         complaints=COMPLAINTS["brief"],
     ),
     HouseRule(
-        name="greeting",
-        summary='every answer starts with "Hello", unless a list was asked for',
+        name="regret",
+        summary="every answer says that the desk is sorry, unless a list was asked for",
         grader=RuleGraderConfig(
             kind="rule",
-            name="greeting",
+            name="regret",
             clauses=(
                 RuleClause(when_user_matches=ASKS_FOR_LIST, min_lines=3),
-                RuleClause(matches=r"^\W*Hello\b"),
+                RuleClause(matches=r"(?i)\b(?:sorry|apologi[sz]e|apology|apologies)\b"),
             ),
         ),
-        complaints=COMPLAINTS["greeting"],
+        complaints=COMPLAINTS["regret"],
     ),
 )
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from daemon.engine import EngineClient
 from daemon.gatekeeper import kl_nats
 from harness_adapters.errors import ConfigError
+from harness_adapters.prompt import Prompt
 from ops.client import DaemonClient
 from ops.demo import scenario
 from ops.demo.rules import HouseRule, config_for, house_rule
@@ -160,7 +161,7 @@ async def _drift(service: Service, served: str, seed: int) -> float:
         base = engine.for_model(status["base"])
 
         async def one(number: int, question: str) -> float | None:
-            prompt_ids = await base.render([user(question)])
+            prompt_ids = await base.render(Prompt(messages=(user(question),)))
             return await kl_nats(engine, served, status["base"], prompt_ids, seed=seed + number, max_tokens=KL_TOKENS)
 
         found = await asyncio.gather(*(one(n, question) for n, question in enumerate(scenario.UNRELATED)))

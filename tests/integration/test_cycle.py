@@ -149,14 +149,19 @@ async def test_corrections_become_hints_and_a_candidate_that_the_gate_holds(stre
     assert verdict.body["figures"]
     assert verdict.body["against"] == "base"
     assert verdict.body["ungraded"]
-    assert street.store.used_hints(rounds.NOT_FAILED)
-    assert not street.store.used_hints(rounds.TEACHING), "what came to nothing may try again"
-    assert "that no round has tried" in (
-        rounds.enough(rounds.gather(street.store, street.settings), street.settings) or ""
-    )
+    held = rounds.gather(street.store, street.settings)
+    assert held.flagged["train"], "what came to nothing may try again"
+    assert "that no round has tried" in (rounds.enough(held, street.settings) or "")
     alias = await street.serving.promote("desk@v1")
     assert alias.current == "desk@v1"
     await until(lambda: street.serving.current() == "desk@v1")
+    serving = rounds.gather(street.store, street.settings)
+    assert not serving.flagged["train"], "what serves was taught"
+    assert len(serving.flagged["gate"]) == len(held.flagged["gate"])
+    street.serving.rollback()
+    back = rounds.gather(street.store, street.settings)
+    assert len(back.flagged["train"]) == len(held.flagged["train"]), "what was rolled back is not taught any more"
+    assert back.fresh == 0
 
 
 async def test_a_killed_learner_fails_its_round_and_frees_its_hints(street: Street) -> None:
@@ -168,7 +173,7 @@ async def test_a_killed_learner_fails_its_round_and_frees_its_hints(street: Stre
     (row,) = street.store.rounds()
     assert row.state == "failed"
     assert "ended with code -9" in row.body["reason"]
-    assert not street.store.used_hints(rounds.NOT_FAILED)
+    assert rounds.gather(street.store, street.settings).fresh
     assert street.serving.current() == "base"
     cycle.ask_for_round()
     assert await cycle.run_rounds()

@@ -16,6 +16,7 @@ from tiny_model import make_tiny_adapter
 from daemon.embedded_process import EmbeddedEngine
 from daemon.engine import EngineClient
 from harness_adapters.errors import EngineError
+from harness_adapters.prompt import Prompt
 from hinting.model import Sampling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -110,7 +111,7 @@ async def test_whole_answer_has_its_ids(engine: Running) -> None:
     assert status == 200
     assert answer["object"] == "chat.completion"
     assert answer["model"] == "base"
-    assert answer["prompt_token_ids"] == await engine.client.render(CHAT["messages"])
+    assert answer["prompt_token_ids"] == await engine.client.render(Prompt(messages=tuple(CHAT["messages"])))
     choice = answer["choices"][0]
     assert answer["usage"]["completion_tokens"] == len(choice["token_ids"]) == len(choice["logprobs"]["content"])
     assert answer["usage"]["prompt_tokens"] == len(answer["prompt_token_ids"])
@@ -161,8 +162,8 @@ async def test_completion_stream_adds_up_to_the_whole_answer(engine: Running) ->
 
 async def test_text_parts_are_one_text(engine: Running) -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    as_parts = await engine.client.render([{"role": "user", "content": parts}])
-    assert as_parts == await engine.client.render([{"role": "user", "content": "one\ntwo"}])
+    as_parts = await engine.client.render(Prompt(messages=({"role": "user", "content": parts},)))
+    assert as_parts == await engine.client.render(Prompt(messages=({"role": "user", "content": "one\ntwo"},)))
 
 
 async def test_tool_calls_render_alike(engine: Running) -> None:

@@ -22,6 +22,7 @@ from daemon.engine_source import EngineSource
 from daemon.health import EngineWatch
 from daemon.metrics import Metrics
 from harness_adapters.errors import EngineError
+from harness_adapters.prompt import Prompt
 from hinting.model import Sampling
 
 ODD = [
@@ -55,7 +56,7 @@ async def test_an_answer_of_another_shape_is_an_error_of_the_engine(body: bytes)
         for asked in (
             client.models(),
             client.encode("a"),
-            client.render([{"role": "user", "content": "a"}]),
+            client.render(Prompt(messages=({"role": "user", "content": "a"},))),
             client.complete("base", [1], Sampling()),
             client.score("base", [1, 2, 3], 1),
             client.check_contract(),

@@ -28,11 +28,12 @@ from transformers import AutoModelForCausalLM
 from learner.config import (
     CHECKPOINT_DIR,
     PROGRESS_FILE,
+    ObjectiveSettings,
     OptimizerSettings,
     RoundConfig,
     StoppingSettings,
 )
-from learner.manifest import read_manifest
+from learner.manifest import MANIFEST_FILE, Manifest, read_manifest, sha256_of
 from learner.probe import PROBE_FILE, Probes
 from learner.run import main
 
@@ -129,6 +130,42 @@ def test_a_second_round_continues_from_its_parent(finished: Path, tmp_path: Path
         for where in (finished, directory)
     ]
     assert steps == [{first.step}, {first.step + second.step}]
+
+
+def test_a_parent_that_is_not_what_it_was_is_refused(
+    finished: Path, tmp_path: Path, tiny_base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files are sound and its base has the right digest, and still another policy would be taught from."""
+    parent = tmp_path / "parent"
+    shutil.copytree(finished / CHECKPOINT_DIR, parent)
+    probes = Probes.model_validate_json((parent / PROBE_FILE).read_bytes())
+    other = tuple(p.model_copy(update={"after_logprobs": p.before_logprobs[::-1]}) for p in probes.probes)
+    (parent / PROBE_FILE).write_text(probes.model_copy(update={"probes": other}).model_dump_json())
+    manifest = Manifest.model_validate_json((parent / MANIFEST_FILE).read_bytes())
+    files = {**manifest.files, PROBE_FILE: sha256_of(parent / PROBE_FILE)}
+    (parent / MANIFEST_FILE).write_text(manifest.model_copy(update={"files": files}).model_dump_json())
+    directory = write_round(tmp_path / "round", config_for(tiny_base, id="round-2", parent=parent))
+    assert run_here(directory) == 1
+    assert "does not score its own probes" in capsys.readouterr().err
+    assert not (directory / CHECKPOINT_DIR).exists()
+
+
+def test_without_an_accepted_turn_to_validate_on_drift_is_measured_on_those_learnt_from(
+    tmp_path: Path, tiny_base: Path
+) -> None:
+    lines = [s for s in specs() if (s.mode, s.split) != ("preserve", "validate")]
+    directory = write_round(tmp_path, config_for(tiny_base), lines)
+    assert run_here(directory) == 0
+    assert all("drift_nats" in figures for figures in figures_of(directory, "validated"))
+
+
+def test_a_round_in_which_nothing_can_be_measured_says_so(
+    tmp_path: Path, tiny_base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [s for s in specs() if s.mode != "offline"]
+    directory = write_round(tmp_path, config_for(tiny_base, objective=ObjectiveSettings(skip_first=50)), lines)
+    assert run_here(directory) == 1
+    assert "lower objective.skip_first" in capsys.readouterr().err
 
 
 def test_a_round_that_has_published_says_so_again_at_once(finished: Path) -> None:

@@ -244,18 +244,15 @@ def test_rounds_move_on_and_keep_what_was_said_of_them(store: Store) -> None:
         store.set_round_state("round-1", "odd")
 
 
-def test_hints_go_by_the_state_of_their_round(store: Store) -> None:
+def test_hints_go_by_their_round(store: Store) -> None:
     specs = [spec("a", "hint-1"), spec("b", "hint-2"), spec("c", None)]
     store.open_round(round_row("round-1"), specs)
     store.open_round(round_row("round-1"), specs)
     store.open_round(round_row("round-2"), [spec("a", "hint-3")])
     assert store.samples("round-1") == specs
-    assert store.used_hints(["running", "failed"]) == {"hint-1", "hint-2", "hint-3"}
-    store.set_round_state("round-1", "failed")
-    assert store.used_hints(["running"]) == {"hint-3"}
-    store.set_round_state("round-2", "finding")
-    assert store.used_hints(["running", "published"]) == set()
-    assert store.used_hints(["finding"]) == {"hint-3"}
+    assert store.used_hints({"round-1", "round-2"}) == {"hint-1", "hint-2", "hint-3"}
+    assert store.used_hints({"round-2", "round-9"}) == {"hint-3"}
+    assert store.used_hints(set()) == set()
 
 
 def test_verdicts_and_adapters(store: Store) -> None:

@@ -1,6 +1,7 @@
 """The gate's figures against independent references, and its verdicts on planted candidates."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.config import GateBounds
-from learner.gate import CaseResult, Decision, Reply, judge, mean_interval, paired_difference, repetition
+from learner.gate import (
+    CaseResult,
+    Decision,
+    Reply,
+    judge,
+    mean_interval,
+    paired_difference,
+    ratio_interval,
+    repetition,
+)
 
 BOUNDS = GateBounds()
 
@@ -112,6 +122,22 @@ def test_each_guard_rejects_by_itself(name: str, results: list[CaseResult]) -> N
     assert verdict.decision is Decision.REJECT
     assert [f.name for f in verdict.figures if f.ok is False and f.role == "guard"] == [name]
     assert any(name in reason for reason in verdict.reasons)
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 200)), min_size=1, max_size=30))
+def test_a_ratio_is_that_of_the_means_and_lies_between_those_of_its_cases(pairs: list[tuple[int, int]]) -> None:
+    found = ratio_interval(pairs)
+    assert found["value"] == pytest.approx(sum(a for a, _ in pairs) / sum(b for _, b in pairs))
+    ratios = [a / b for a, b in pairs]
+    slack = 1e-9 * max(1.0, *ratios)
+    assert min(ratios) - slack <= found["low"] <= found["high"] <= max(ratios) + slack
+
+
+def test_one_short_reply_does_not_outweigh_all_others() -> None:
+    results = [*good(passing=9), case(99, "passing", True, True, text="It ships tomorrow, so wait until then.")]
+    short = replace(results[-1], serving=Reply(text="No.", tokens=1, passed=True))
+    verdict = judge([*results[:-1], short], BOUNDS)
+    assert verdict.decision is Decision.PROMOTE, verdict.reasons
 
 
 def test_without_grades_a_person_decides() -> None:

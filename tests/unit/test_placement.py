@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness_adapters.errors import RenderError
+from harness_adapters.prompt import Prompt
 from hinting.fake_model import END, START, FakeChatModel
 from hinting.model import Sampling
 from hinting.placement import PROBES, anchor, hint_block, splice, with_suffix
@@ -32,14 +33,14 @@ async def test_a_spliced_hint_equals_the_hint_written_into_the_message(
     messages: list[dict[str, str]], opening: str, closing: str, generation: str, hint: str
 ) -> None:
     model = FakeChatModel(echo, opening=opening, closing=closing, generation=generation)
-    prompt = await model.render(messages)
-    probes = [await model.render(with_suffix(messages, probe)) for probe in PROBES]
+    prompt = await model.render(Prompt(messages=tuple(messages)))
+    probes = [await model.render(with_suffix(Prompt(messages=tuple(messages)), probe)) for probe in PROBES]
     at = anchor(prompt, *probes)
     added = await model.encode(hint_block(hint))
     hinted = splice(prompt, at, added)
 
     assert prompt[at] == END, "the anchor is the end of the last message's text"
-    assert hinted == await model.render(with_suffix(messages, hint_block(hint)))
+    assert hinted == await model.render(with_suffix(Prompt(messages=tuple(messages)), hint_block(hint)))
     assert hinted[:at] + hinted[at + len(added) :] == prompt
 
 
@@ -47,18 +48,18 @@ async def test_a_spliced_hint_equals_the_hint_written_into_the_message(
 async def test_recorded_ids_keep_their_history(messages: list[dict[str, str]], hint: str) -> None:
     """Recorded ids may differ from a fresh rendering in their history: sampled text can be tokenised in other ways."""
     model = FakeChatModel(echo)
-    recorded = [START, START, *(await model.render(messages))]
-    probes = [await model.render(with_suffix(messages, probe)) for probe in PROBES]
+    recorded = [START, START, *(await model.render(Prompt(messages=tuple(messages))))]
+    probes = [await model.render(with_suffix(Prompt(messages=tuple(messages)), probe)) for probe in PROBES]
     at = anchor(recorded, *probes)
     added = await model.encode(hint_block(hint))
     hinted = splice(recorded, at, added)
     assert hinted[:2] == [START, START]
-    assert hinted[2:] == await model.render(with_suffix(messages, hint_block(hint)))
+    assert hinted[2:] == await model.render(with_suffix(Prompt(messages=tuple(messages)), hint_block(hint)))
 
 
 async def test_list_content_takes_the_hint_as_a_part_of_its_own() -> None:
-    parts = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
-    assert with_suffix(parts, " more")[-1]["content"] == [
+    parts = Prompt(messages=({"role": "user", "content": [{"type": "text", "text": "hello"}]},))
+    assert with_suffix(parts, " more").messages[-1]["content"] == [
         {"type": "text", "text": "hello"},
         {"type": "text", "text": " more"},
     ]
@@ -66,7 +67,7 @@ async def test_list_content_takes_the_hint_as_a_part_of_its_own() -> None:
 
 def test_a_prompt_without_messages_or_without_a_common_end_is_refused() -> None:
     with pytest.raises(RenderError, match="no message"):
-        with_suffix([], "x")
+        with_suffix(Prompt(messages=()), "x")
     with pytest.raises(RenderError, match="share a token"):
         anchor([1, 2], [1, 3], [1, 4])
 

@@ -7,6 +7,7 @@ import pytest
 from round_dirs import config_for, dumped, spec_for
 
 from harness_adapters.errors import LearnerError, RenderError
+from harness_adapters.prompt import Prompt
 from learner.config import GenerationSettings, ObjectiveSettings, RoundConfig
 from learner.render import Renderer
 from learner.sample import read_samples, render_sample
@@ -47,9 +48,9 @@ def test_a_one_step_sample_waits_for_its_reply(renderer: Renderer, config: Round
 
 def test_recorded_ids_are_used_as_they_are(renderer: Renderer, config: RoundConfig) -> None:
     prompt = (
-        *renderer.render(spec_for(0, "offline").messages)[:3],
+        *renderer.render(Prompt(messages=spec_for(0, "offline").messages))[:3],
         77,
-        *renderer.render(spec_for(0, "offline").messages)[3:],
+        *renderer.render(Prompt(messages=spec_for(0, "offline").messages))[3:],
     )
     spec = spec_for(0, "offline", prompt_ids=prompt, completion_ids=(9, 8, 7), logprobs=(-0.5, -0.5, -0.5))
     sample = render_sample(spec, renderer, config)

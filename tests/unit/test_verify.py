@@ -1,6 +1,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hint_cases import call, corrected, failed_call, signal_of
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness_adapters.errors import EngineError
+from harness_adapters.prompt import prompt_of
 from hinting.call_graders import ChangedCallGrader, SchemaGrader
 from hinting.fake_model import FakeChatModel
 from hinting.grade import Grader
@@ -16,12 +19,14 @@ from hinting.hint import Hint, HintSource, HintState, new_hint
 from hinting.model import Completion, Sampling
 from hinting.placement import hint_block
 from hinting.signal import SignalKind
-from hinting.verify import UNGRADED, best, try_hints
+from hinting.verify import UNGRADED, try_hints
 
 SHORT, LONG = "A hot drink.", "Tea is a drink. It is hot. People like it."
 TRACE = corrected("Too long!", asked="What is tea?")
 SIGNAL = signal_of(TRACE)
+PROMPT = prompt_of(TRACE, 1)
 SAMPLING = Sampling(max_tokens=200, seed=10)
+ON_THE_TURN: Any = {"signal": SIGNAL, "prompt": PROMPT, "sampling": SAMPLING}
 
 
 def one_sentence() -> Sequence[Grader]:
@@ -58,18 +63,22 @@ def obeys(prompt: str, sampling: Sampling) -> str:
 async def test_the_hint_that_works_best_comes_first_with_its_trials() -> None:
     model = Watched(obeys)
     tried = await try_hints(
-        TRACE, hints("Be nice.", "Be shorter.", "Be brief."), model, one_sentence(), signal=SIGNAL, sampling=SAMPLING
+        TRACE,
+        hints("Be nice.", "Be shorter.", "Be brief."),
+        model,
+        one_sentence(),
+        signal=SIGNAL,
+        prompt=PROMPT,
+        sampling=SAMPLING,
     )
     assert [hint.text for hint in tried] == ["Be brief.", "Be shorter.", "Be nice."]
     assert [hint.state for hint in tried] == [HintState.PASSED, HintState.PASSED, HintState.FAILED]
     assert [hint.score for hint in tried] == [1.0, 2 / 3, 0.0]
     assert {hint.baseline for hint in tried} == {0.0}
-    assert best(tried) == tried[0]
-    assert best(tried[2:]) is None
     assert tried[2].reason.startswith("passes 0.00 of its trials")
     assert "3 sentences" in tried[2].reason
     assert [(t.seed, t.reply) for t in tried[0].trials if t.hinted] == [(10, SHORT), (11, SHORT), (12, SHORT)]
-    plain = tuple(await model.render(TRACE.prefix(1)))
+    plain = tuple(await model.render(PROMPT))
     assert Counter(model.prompts)[plain] == 1, "without a hint it is run once for all candidates"
     assert len(model.prompts) == 1 + 1 + 3 + 3, "more rollouts only for what passed the first"
 
@@ -81,6 +90,7 @@ async def test_a_higher_threshold_wants_every_rollout() -> None:
         FakeChatModel(obeys),
         one_sentence(),
         signal=SIGNAL,
+        prompt=PROMPT,
         sampling=SAMPLING,
         threshold=0.67,
     )
@@ -90,7 +100,7 @@ async def test_a_higher_threshold_wants_every_rollout() -> None:
 
 async def test_the_recorded_ids_are_sent_with_the_hint_spliced_in() -> None:
     model = Watched(obeys)
-    rendered = await model.render(TRACE.prefix(1))
+    rendered = await model.render(PROMPT)
     recorded = [7, 7, *rendered]
     await try_hints(
         TRACE,
@@ -98,8 +108,8 @@ async def test_the_recorded_ids_are_sent_with_the_hint_spliced_in() -> None:
         model,
         one_sentence(),
         signal=SIGNAL,
+        prompt=replace(PROMPT, ids=tuple(recorded)),
         sampling=SAMPLING,
-        recorded_prompt_ids=recorded,
     )
     added = await model.encode(hint_block("Be nice."))
     without, hinted = model.prompts
@@ -110,7 +120,7 @@ async def test_the_recorded_ids_are_sent_with_the_hint_spliced_in() -> None:
 
 async def test_a_turn_that_passes_unaided_needs_no_hint() -> None:
     model = Watched(lambda _prompt, _sampling: SHORT)
-    (hint,) = await try_hints(TRACE, hints("Be nice."), model, one_sentence(), signal=SIGNAL, sampling=SAMPLING)
+    (hint,) = await try_hints(TRACE, hints("Be nice."), model, one_sentence(), **ON_THE_TURN)
     assert (hint.state, hint.baseline, hint.score) == (HintState.FAILED, 1.0, None)
     assert "without a hint" in hint.reason
     assert len(model.prompts) == 3
@@ -120,18 +130,14 @@ async def test_a_hint_must_beat_the_turn_without_it() -> None:
     def lucky(prompt: str, sampling: Sampling) -> str:
         return LONG if sampling.seed == 12 else SHORT
 
-    (hint,) = await try_hints(
-        TRACE, hints("Be nice."), FakeChatModel(lucky), one_sentence(), signal=SIGNAL, sampling=SAMPLING
-    )
+    (hint,) = await try_hints(TRACE, hints("Be nice."), FakeChatModel(lucky), one_sentence(), **ON_THE_TURN)
     assert (hint.state, hint.score, hint.baseline) == (HintState.FAILED, 2 / 3, 2 / 3)
     assert "no more than without it" in hint.reason
 
 
 @pytest.mark.parametrize("graders", [[], [ChangedCallGrader()], [SchemaGrader(), ChangedCallGrader()]])
 async def test_what_no_grader_judges_is_ungraded(graders: list[Grader]) -> None:
-    (hint,) = await try_hints(
-        TRACE, hints("Be brief."), FakeChatModel(obeys), graders, signal=SIGNAL, sampling=SAMPLING
-    )
+    (hint,) = await try_hints(TRACE, hints("Be brief."), FakeChatModel(obeys), graders, **ON_THE_TURN)
     assert (hint.state, hint.reason) == (HintState.FAILED, UNGRADED)
 
 
@@ -142,9 +148,10 @@ async def test_a_cut_reply_is_no_pass() -> None:
         FakeChatModel(obeys),
         one_sentence(),
         signal=SIGNAL,
+        prompt=PROMPT,
         sampling=Sampling(max_tokens=5, seed=10),
     )
-    assert (hint.state, hint.reason) == (HintState.FAILED, UNGRADED)
+    assert (hint.state, hint.score, hint.baseline) == (HintState.FAILED, 0.0, None)
     assert "cut at 5 tokens" in hint.trials[0].reason
 
 
@@ -155,7 +162,13 @@ async def test_a_refusal_of_the_engine_fails_the_hint_it_met() -> None:
         return obeys(prompt, sampling)
 
     tried = await try_hints(
-        TRACE, hints("Be nice.", "Be brief."), FakeChatModel(refuses), one_sentence(), signal=SIGNAL, sampling=SAMPLING
+        TRACE,
+        hints("Be nice.", "Be brief."),
+        FakeChatModel(refuses),
+        one_sentence(),
+        signal=SIGNAL,
+        prompt=PROMPT,
+        sampling=SAMPLING,
     )
     assert [hint.state for hint in tried] == [HintState.PASSED, HintState.FAILED]
     assert "prompt too long" in tried[1].reason
@@ -168,8 +181,8 @@ async def test_a_template_that_hides_the_anchor_fails_every_hint() -> None:
         FakeChatModel(obeys),
         one_sentence(),
         signal=SIGNAL,
+        prompt=replace(PROMPT, ids=(1, 2, 3)),
         sampling=SAMPLING,
-        recorded_prompt_ids=[1, 2, 3],
     )
     assert [hint.state for hint in tried] == [HintState.FAILED] * 2
     assert all(hint.reason.startswith("RenderError") for hint in tried)
@@ -184,7 +197,13 @@ async def test_an_engine_that_is_away_says_nothing_of_the_hints(status: int | No
 
     with pytest.raises(EngineError, match="connection refused"):
         await try_hints(
-            TRACE, hints("Be nice.", "Be brief."), FakeChatModel(away), one_sentence(), signal=SIGNAL, sampling=SAMPLING
+            TRACE,
+            hints("Be nice.", "Be brief."),
+            FakeChatModel(away),
+            one_sentence(),
+            signal=SIGNAL,
+            prompt=PROMPT,
+            sampling=SAMPLING,
         )
 
 
@@ -194,7 +213,7 @@ async def test_hints_of_another_turn_are_refused() -> None:
         id="h", trace_id=other.trace_id, target=3, signal_ids=(), text="x", source=HintSource.HUMAN, family="human"
     )
     with pytest.raises(ValueError, match="one turn at a time"):
-        await try_hints(TRACE, [stray], FakeChatModel(obeys), one_sentence(), signal=SIGNAL, sampling=SAMPLING)
+        await try_hints(TRACE, [stray], FakeChatModel(obeys), one_sentence(), **ON_THE_TURN)
 
 
 async def test_a_failed_call_is_tried_with_its_graders() -> None:
@@ -213,6 +232,7 @@ async def test_a_failed_call_is_tried_with_its_graders() -> None:
         FakeChatModel(calls),
         [SchemaGrader(), ChangedCallGrader()],
         signal=signal,
+        prompt=prompt_of(trace, signal.target),
         sampling=Sampling(max_tokens=500),
     )
     assert [(hint.text, hint.state) for hint in tried] == [(texts[1], HintState.PASSED), (texts[0], HintState.FAILED)]
@@ -233,6 +253,7 @@ async def test_never_more_at_once_than_allowed_and_the_passed_first(
         model,
         one_sentence(),
         signal=SIGNAL,
+        prompt=PROMPT,
         sampling=SAMPLING,
         rollouts=rollouts,
         max_concurrency=concurrency,

@@ -167,6 +167,27 @@ def test_a_rejection_gives_the_reason_typed() -> None:
     assert any("`delete`" in hint.text for hint in hints)
 
 
+@pytest.mark.parametrize(
+    ("complaint", "wish"),
+    [
+        ("You forgot to cite the order number.", "Cite the order number."),
+        ("That is bad. I expected you to keep it short, please!", "Keep it short."),
+        ("Why didn\u2019t you greet me first?", "Greet me first."),
+        ("From now on, please use metric units", "Use metric units."),
+        ("No, you should always name the shop.", "Name the shop."),
+        ("You should not do this.", None),
+        ("You should have said so.", None),
+        ("You did it wrong.", None),
+        ("Why do you keep saying this?", None),
+        ("You should " + "very " * 40 + "quickly stop.", None),
+    ],
+)
+def test_a_wish_in_so_many_words_is_a_candidate_of_its_own(complaint: str, wish: str | None) -> None:
+    trace = corrected(complaint)
+    hints = propose(trace, signal_of(trace), lambda _: [])
+    assert [hint.text for hint in hints if hint.family == "stated"] == ([wish] if wish else [])
+
+
 def own(trace: Trace, evidence: str) -> Hint:
     hint = propose(trace, signal_of(trace, SignalKind.FEEDBACK, evidence), lambda _: [])[-1]
     assert hint.family == OWN_WORDS
