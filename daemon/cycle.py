@@ -118,6 +118,8 @@ class Cycle:
 
     def _missing(self, material: rounds.Material) -> str:
         """Say what a round waits for. Once there is enough it waits for hints still being tried, but not for ever."""
+        if not self._graders and not self._settings.hints.train_unverified:
+            return "a grader: none is configured, so no hint can pass its trials"
         missing = rounds.enough(material, self._settings)
         if missing:
             self._enough_since = None

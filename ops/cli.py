@@ -3,7 +3,10 @@
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 the gate said no, 4 no daemon answers.
 """
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,7 +59,7 @@ def main() -> None:
     except ConfigError as error:
         err.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(EXIT_USAGE)
-    except SecondNatureError as error:
+    except (SecondNatureError, OSError) as error:
         err.print(str(error), style="red", markup=False, highlight=False)
         sys.exit(EXIT_FAILED)
 
@@ -65,11 +68,17 @@ def main() -> None:
 def serve(
     config: ConfigOption = None,
     roles: Annotated[str, typer.Option(help="`all`, or some of `proxy,worker`.")] = "all",
+    exit_with_stdin: Annotated[
+        bool,
+        typer.Option("--exit-with-stdin", help="Stop when standard input closes."),
+    ] = False,
 ) -> None:
     """Run the service until it is told to stop."""
     from daemon.config import load  # noqa: PLC0415 - keeps `--help` fast
     from daemon.lifecycle import run  # noqa: PLC0415
 
+    if exit_with_stdin:
+        threading.Thread(target=_stop_with_stdin, daemon=True).start()
     run(load(config), roles.split(","))
 
 
@@ -81,7 +90,10 @@ def demo(
     keep: Annotated[Path | None, typer.Option(help="Keep the daemon's data in this folder.")] = None,
 ) -> None:
     """Walk the whole loop on this machine: traffic, corrections, hints, training, gate, swap, rollback."""
-    from ops.demo import run_demo  # noqa: PLC0415
+    try:
+        from ops.demo import run_demo  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the demo needs {error.name}; install secondnature[demo]") from error
 
     report = run_demo(rule=rule, seed=seed, keep=keep, plain=json)
     if json:
@@ -255,6 +267,12 @@ def adapters_promote(version: str, url: UrlOption = None, json: JsonOption = Fal
         _print_json(answer)
     else:
         typer.echo(f"serving {answer['current']} (generation {answer['generation']})")
+
+
+def _stop_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _show(rows: Sequence[dict[str, Any]], json: bool, columns: Sequence[str]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 
-from harness_adapters.errors import SecondNatureError
+from harness_adapters.errors import ConfigError, SecondNatureError
 
 URL_VARIABLE = "SECONDNATURE_URL"
 TOKEN_VARIABLE = "SECONDNATURE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DEFAULT_URL = "http://127.0.0.1:8700"
 
 
@@ -29,7 +30,12 @@ class DaemonClient:
         self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get(TOKEN_VARIABLE)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
+        try:
+            # What a machine says to itself is nothing for a proxy that leads out.
+            remote = httpx.URL(self.url).host not in LOOPBACK
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=remote)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"{self.url} is no address of a daemon ({error}); see --url or {URL_VARIABLE}") from error
 
     def get(self, path: str, **params: str | int | None) -> Any:
         """Return the JSON of a GET. Raises DaemonUnreachableError or DaemonRefusedError."""
@@ -54,13 +60,20 @@ class DaemonClient:
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         try:
             answer = self._http.request(method, path, **arguments)
+        except httpx.UnsupportedProtocol as error:
+            raise ConfigError(f"{self.url} is no address of a daemon ({error}); see --url or {URL_VARIABLE}") from error
         except httpx.TransportError as error:
             raise DaemonUnreachableError(
                 f"no daemon answers at {self.url} ({error}); start one with `secondnature serve`, "
                 f"or set {URL_VARIABLE} to where it runs"
             ) from error
         if answer.is_success:
-            return answer.json()
+            try:
+                return answer.json()
+            except ValueError:
+                raise DaemonRefusedError(
+                    f"{self.url} answered {method} {path} with something else than a daemon does; is this one?"
+                ) from None
         try:
             detail = answer.json().get("detail", answer.text)
         except ValueError:

@@ -16,6 +16,7 @@ from daemon.engine import EngineClient
 from daemon.lifecycle import open_log
 from daemon.store import Store
 from harness_adapters.errors import ConfigError, SecondNatureError
+from hinting.graders import load_graders
 
 MIN_FREE_BYTES = 2 * 2**30
 
@@ -33,6 +34,7 @@ def examine(config: Path | None) -> list[dict[str, Any]]:
         ("data folder", _data_folder),
         ("model files", _model_files),
         ("learner", _learner),
+        ("graders", _graders),
         ("log", _log),
         ("store", _store),
         ("engine", _engine),
@@ -86,6 +88,16 @@ def _learner(_: Settings) -> str:
     if missing:
         raise ConfigError(f"{', '.join(missing)} not installed; install secondnature[learner] where rounds shall run")
     return "torch, transformers and peft are installed"
+
+
+def _graders(settings: Settings) -> str:
+    if not settings.graders and not settings.hints.train_unverified:
+        raise ConfigError(
+            "no grader is configured, so no hint can pass its trials and nothing is ever learnt; add a [[graders]]"
+            " table, or set hints.train_unverified"
+        )
+    load_graders(settings.graders)
+    return ", ".join(grader.name for grader in settings.graders) or "none: hints teach unverified"
 
 
 def _log(settings: Settings) -> str:

@@ -86,7 +86,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
         after = await desk.share(held_out, desk.holds, rng_seed)
         lists_after = await desk.share(held_out_lists, list_check, rng_seed)
     with stage("drift", f"KL to the base on {len(scenario.UNRELATED)} unrelated prompts"):
-        drift = await _drift(service, outcome["served"], rng_seed)
+        kl_unrelated = await drift(service, outcome["served"], rng_seed)
     after_rollback, rollback_s = None, None
     if outcome["verdict"] == "promote":
         with stage("rollback", "one command, then the held-out topics once more"):
@@ -96,7 +96,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
     return {
         "heldout": {"before": before, "after": after, "after_rollback": after_rollback, "n": len(held_out)},
         "lists_ok": {"before": lists_before, "after": lists_after, "n": len(held_out_lists)},
-        "kl_unrelated_nats": drift,
+        "kl_unrelated_nats": kl_unrelated,
         **outcome,
         "rollback_s": rollback_s,
         "failed_requests": desk.traffic.failed,
@@ -108,7 +108,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
 
 async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> dict[str, Any]:
     """Watch the daemon until its first round has ended, asking small things meanwhile so that it swaps under load."""
-    daemon = DaemonClient(service.url)
+    daemon = service.daemon
     deadline = time.monotonic() + LEARN_S
     stop = asyncio.Event()
     load: asyncio.Task[None] | None = None
@@ -153,9 +153,9 @@ def _outcome(daemon: DaemonClient, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _drift(service: Service, served: str, seed: int) -> float:
+async def drift(service: Service, served: str, seed: int) -> float:
     """Return the mean KL(served ‖ base) per token over the unrelated prompts, through the engine's own routes."""
-    status = DaemonClient(service.url).get("/api/status")
+    status = await asyncio.to_thread(service.daemon.get, "/api/status")
     async with aiohttp.ClientSession() as session:
         engine = EngineClient(status["engine"], session)
         base = engine.for_model(status["base"])

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from harness_adapters.errors import SecondNatureError
+from ops.client import DaemonClient
 
 START_S = 180.0
 STOP_S = 60.0
@@ -31,6 +32,7 @@ class Service:
         self.log_file = folder / "serve.log"
         self.config_file = folder / "secondnature.toml"
         self.config_file.write_text(config, encoding="utf-8")
+        self.daemon = DaemonClient(self.url)
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
@@ -41,7 +43,9 @@ class Service:
         environment["SECONDNATURE_SERVER__PORT"] = str(self.port)
         with self.log_file.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "ops.cli", "serve", "--config", str(self.config_file)],
+                # Its standard input closes with this process, however that ends, and so does the service.
+                [sys.executable, "-m", "ops.cli", "serve", "--exit-with-stdin", "--config", str(self.config_file)],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
@@ -61,15 +65,16 @@ class Service:
 
     def stop(self) -> None:
         """Ask it to drain and end; end it if it does not."""
-        child = self._child
-        if child is None or child.poll() is not None:
+        self.daemon.close()
+        if self._child is None:
             return
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        # Leaving the block closes its standard input and waits for it.
+        with self._child as child:
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(timeout=STOP_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
 
     def command(self, *arguments: str) -> Any:
         """Run one `secondnature` command against it and return its JSON. Raises DemoError with what it said."""

@@ -266,3 +266,8 @@ async def test_a_round_without_material_says_what_it_waits_for(street: Street) -
     assert not await cycle.run_rounds()
     assert cycle.waits_for == "0 of 2 hinted turns on the train side"
     assert not street.store.rounds()
+    hints = street.settings.hints.model_copy(update={"train_unverified": False})
+    ungraded = street.settings.model_copy(update={"graders": (), "hints": hints})
+    cycle = Cycle(ungraded, street.store, street.engine, street.serving, Metrics())
+    assert not await cycle.run_rounds()
+    assert cycle.waits_for.startswith("a grader")
