@@ -7,7 +7,7 @@ PYTHON ?= python3
 TORCH ?= auto
 BIN := .venv/bin
 
-.PHONY: help setup setup-vllm demo test check lint types floors clean
+.PHONY: help setup setup-vllm demo test check clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'

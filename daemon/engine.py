@@ -19,7 +19,7 @@ OLDEST_VLLM = (0, 32)
 SCORES_AT_ONCE = 16
 HOW_TO_START = (
     "start vLLM like this: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --served-model-name {base}"
-    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16"
+    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs"
     " --api-server-count 1"
 )
 HEALTH_S = 3.0

@@ -1,7 +1,7 @@
 """Exchange: one model call as it crossed the wire."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -76,7 +76,6 @@ class Feedback:
     comment: str | None = None
     accepted_edit: str | None = None
     """The text the person kept instead of the agent's."""
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 exchange_json: TypeAdapter[Exchange] = TypeAdapter(Exchange)

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import pytest
 
+from ops.demo.service import free_port
+
 VARIABLE = "SECONDNATURE_TEST_BROKER"
 VENV_PYTHON = Path(__file__).parent.parent / ".venv-vllm" / "bin" / "python"
 START_S = 30.0
@@ -33,12 +35,6 @@ def broker_binary() -> str:
         if found.returncode == 0:
             return found.stdout.strip()
     missing(f"no Kafka-protocol broker: set {VARIABLE} to its binary, or `make setup-vllm`")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], what: str) -> None:

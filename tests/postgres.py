@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
-from broker import START_S, free_port, missing, wait_for_port
+from broker import START_S, missing, wait_for_port
+
+from ops.demo.service import free_port
 
 
 def _binaries() -> Path:

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker import free_port, missing
+from broker import missing
+
+from ops.demo.service import free_port
 
 READY_S = 600.0
 SERVED_NAME = "base"

@@ -117,9 +117,8 @@ async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> di
             status = await asyncio.to_thread(daemon.get, "/api/status")
             found = await asyncio.to_thread(daemon.get, "/api/rounds")
             if not found:
-                say(
-                    f"{_count(status, 'signals')} signals, {_count(status, 'hints')} hints tried; {status['waits_for']}"
-                )
+                signals, hints, passed = (_count(status, noun) for noun in ("signals", "hints", "hints/passed"))
+                say(f"{signals} signals, {hints} hints tried, {passed} of them passed")
             else:
                 row = await asyncio.to_thread(daemon.get, f"/api/rounds/{found[0]['id']}")
                 say(_progress_line(row))

@@ -20,9 +20,11 @@ from typing import Any
 import httpx
 import pytest
 import tomli_w
-from broker import Broker, free_port
+from broker import Broker
 from openai import NotFoundError, OpenAI
 from vllm_server import VllmServer
+
+from ops.demo.service import free_port
 
 MODEL = "helpdesk"
 SESSIONS = 12

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import free_port
+
+from ops.demo.service import free_port
 
 GRADER = '[[graders]]\nkind = "rule"\nclauses = [{ max_sentences = 1 }]\n'
 NOWHERE = f"http://127.0.0.1:{free_port()}"

@@ -315,7 +315,7 @@ def test_a_kafka_that_is_not_there(free_address: str) -> None:
 
 @pytest.fixture
 def free_address() -> str:
-    from broker import free_port
+    from ops.demo.service import free_port
 
     return f"127.0.0.1:{free_port()}"
 
