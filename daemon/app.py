@@ -5,11 +5,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from daemon.api import Parts, admin_guard, make_router
+from daemon.api import Parts, admin_guard, flaws, make_router
 from daemon.body import RequestTooLargeError
 from daemon.health import Health
 from daemon.logs import get_logger
@@ -49,6 +50,10 @@ def create_app(parts: Parts, health: Health, metrics: Metrics, proxy: Proxy | No
     @control.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
         return _refusal(request, error.status_code, error.detail, error.headers)
+
+    @control.exception_handler(RequestValidationError)
+    async def unusable(request: Request, error: RequestValidationError) -> JSONResponse:
+        return _refusal(request, 422, flaws(error.errors()), None)
 
     @control.get("/healthz")
     def healthz() -> dict[str, str]:

@@ -7,8 +7,10 @@ from typing import Any, cast
 import orjson
 
 from daemon.exchange_raw import RawExchange
+from daemon.log import LogRecord
+from daemon.spool import exchange_record
 from daemon.sse import ID_MEMBERS, holders
-from harness_adapters.exchange import Exchange, Sampled, Status
+from harness_adapters.exchange import Exchange, Sampled, Status, exchange_json
 from harness_adapters.openai_chat import sampled_of
 from harness_adapters.streams import assemble, chunks_of, sse_events
 
@@ -92,3 +94,16 @@ def _message(error: object) -> str:
     if isinstance(error, Mapping):
         return str(cast(Mapping[str, Any], error).get("message", ""))[:1000]
     return str(error)[:1000]
+
+
+def without_content(ended: Exchange | RawExchange, reason: str) -> Exchange:
+    """Return the terminal record of an exchange whose content cannot be kept."""
+    exchange = exchange_of(replace(ended, body=b"")) if isinstance(ended, RawExchange) else ended
+    return replace(exchange, request={}, response=None, sampled=None, error=f"content not recorded: {reason}")
+
+
+def stub_of(record: LogRecord, reason: str) -> LogRecord:
+    """Return an exchange's record without its content; feedback, which is short, as it is."""
+    if record.kind != "exchange":
+        return record
+    return exchange_record(without_content(exchange_json.validate_json(record.value), reason))

@@ -7,18 +7,18 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from daemon.assemble import exchange_of
-from daemon.encoding import encode
+from daemon.assemble import exchange_of, stub_of, without_content
+from daemon.encoding import TooDeepError, encode
 from daemon.exchange_raw import RawExchange
 from daemon.log import EventLog, LogRecord
 from daemon.spool import Begun, Spool, exchange_record
 from harness_adapters.errors import ConfigError, LogUnavailableError, RecordError
-from harness_adapters.exchange import Exchange, Feedback, Status, exchange_json
+from harness_adapters.exchange import Exchange, Feedback, Status
 
 __all__ = ["Begun", "CaptureStatus", "Recorder"]
 
@@ -46,9 +46,13 @@ class CaptureStatus:
     spool_bytes: int
     appended: int
     dropped: Mapping[str, int]
+    dropped_at: Mapping[str, float]
+    """`time.monotonic()` of the last of each."""
     ids_missing: int
     """Answers recorded without token ids."""
     log_available: bool
+    spool_fault: str
+    """What the spool's disk last answered to a write; empty when it took it."""
     running: bool
     """Whether the recorder's thread lives; without it nothing is recorded any more."""
 
@@ -83,6 +87,8 @@ class Recorder:
         self._in_hand: list[Exchange | RawExchange] = []
         self._changed = threading.Condition()
         self._dropped: Counter[str] = Counter()
+        self._dropped_at: dict[str, float] = {}
+        self._spool_fault = ""
         self._appended = 0
         self._ids_missing = 0
         self._available = True
@@ -110,7 +116,7 @@ class Recorder:
         with self._changed:
             waiting = len(self._queue)
             if waiting and (waiting >= self._max_queue_records or self._queue_bytes + size > self._max_queue_bytes):
-                self._dropped["queue_full"] += 1
+                self._drop("queue_full")
                 if waiting >= self._max_queue_records * STUBS_PER_RECORD:
                     return
                 kept, size = without_content(raw, "queue_full"), 0
@@ -142,8 +148,10 @@ class Recorder:
                 spool_bytes=self._spool.bytes,
                 appended=self._appended,
                 dropped=dict(self._dropped),
+                dropped_at=dict(self._dropped_at),
                 ids_missing=self._ids_missing,
                 log_available=self._available,
+                spool_fault=self._spool_fault,
                 running=self._thread.is_alive(),
             )
 
@@ -157,39 +165,56 @@ class Recorder:
             left = [*self._in_hand, *(exchange for exchange, _ in self._queue)]
             self._queue.clear()
         if left:
-            logger.warning("recorder_stuck", spooled=len(left))
-            self._to_spool(self._encoded(left))
+            logger.warning("recorder_stuck", left=len(left))
+            self._save(self._encoded(left))
         # A thread that is caught in a call to the log still uses the spool, whose lock dies with this process.
         if not self._thread.is_alive():
             self._spool.close()
 
     def _run(self) -> None:
         checkpoint_at = 0.0
+        held: list[LogRecord] = []
         while True:
-            records = self._encoded(self._take())
+            if held:
+                self._await_room()
+            else:
+                held = self._encoded(self._take())
+            refused = False
             try:
-                if records and (self._spool.records or not self._deliver(records)):
-                    self._to_spool(records)
-                records = []
+                if held and (self._spool.records or not self._deliver(held)):
+                    held = self._to_spool(held)
+                    refused = bool(held)
+                else:
+                    held = []
                 closing = self._close_by is not None
-                if self._spool.records and (closing or time.monotonic() >= self._retry_at):
-                    self._deliver(self._spool.oldest(max_records=DRAIN_RECORDS, max_bytes=DRAIN_BYTES))
+                # What the log takes from the spool makes room there, so a full disk is no reason to wait.
+                if self._spool.records and (refused or closing or time.monotonic() >= self._retry_at):
+                    self._drain()
                 if time.monotonic() >= checkpoint_at:
                     checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
-                    self._spool.checkpoint()
+                    self._checkpoint()
             except Exception:
                 # The edge of the thread: whatever broke, the records in hand are not lost over it.
                 logger.exception("recorder_failed")
-                self._to_spool(records)
+                held = self._to_spool(held)
                 self._retry_later()
-            self._in_hand = []
+            if not held:
+                self._in_hand = []
             if self._close_by is not None and self._done(self._close_by):
                 return
 
     def _done(self, close_by: float) -> bool:
         if time.monotonic() >= close_by:
             return True
-        return not self._queue and (not self._spool.records or not self._available)
+        return not self._queue and not self._in_hand and (not self._spool.records or not self._available)
+
+    def _await_room(self) -> None:
+        """Wait until what is in hand may be tried again. Nothing is taken meanwhile: the queue's bounds hold for it."""
+        with self._changed:
+            closing = self._close_by is not None
+            longest_s = FIRST_PAUSE_S if closing else LONGEST_PAUSE_S
+            pause_s = min(self._retry_at - time.monotonic(), longest_s)
+            self._changed.wait_for(lambda: (self._close_by is not None) != closing, pause_s)
 
     def _take(self) -> list[Exchange | RawExchange]:
         """Wait for exchanges; return early, with none, when the spool may be tried again or the recorder closes."""
@@ -221,7 +246,7 @@ class Recorder:
                 return all(self._deliver([record]) for record in records)
             logger.warning("record_too_large", id=records[0].id, reason=str(error))
             self._drop("too_large")
-            stub = _stub(records[0], "too_large")
+            stub = stub_of(records[0], "too_large")
             if len(stub.value) < len(records[0].value):
                 return self._deliver([stub])
             # Nothing can be taken away from it: the log will never have it.
@@ -229,41 +254,81 @@ class Recorder:
             return True
         if not self._available:
             logger.info("log_back", spooled=self._spool.records)
-        self._available, self._pause_s = True, FIRST_PAUSE_S
+        self._available = True
         with self._changed:
             self._appended += len(records)
         self._forget(records)
         return True
 
+    def _drain(self) -> None:
+        try:
+            oldest = self._spool.oldest(max_records=DRAIN_RECORDS, max_bytes=DRAIN_BYTES)
+        except sqlite3.Error as error:
+            logger.warning("spool_unread", reason=str(error))
+            self._pause()
+            return
+        self._deliver(oldest)
+
     def _forget(self, records: Sequence[LogRecord]) -> None:
         try:
             self._spool.remove([record.id for record in records])
         except sqlite3.Error as error:
-            # They are recorded again by whoever adopts the file, and known by then.
+            # They are recorded again, by this process or by whoever adopts the file, and known by then.
             logger.warning("spool_not_cleared", reason=str(error))
+            self._pause()
+        else:
+            self._retry_at, self._pause_s = 0.0, FIRST_PAUSE_S
+
+    def _checkpoint(self) -> None:
+        try:
+            self._spool.checkpoint()
+        except sqlite3.Error as error:
+            # What was not moved stays in the write-ahead log, which is read just as well.
+            logger.warning("spool_not_checkpointed", reason=str(error))
 
     def _retry_later(self) -> None:
         self._available = False
+        self._pause()
+
+    def _pause(self) -> None:
         self._retry_at = time.monotonic() + self._pause_s
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
-    def _to_spool(self, records: Sequence[LogRecord]) -> None:
+    def _to_spool(self, records: Sequence[LogRecord]) -> list[LogRecord]:
+        """Keep records on disk, beyond the spool's limit without content. Returns what it refuses: all or none."""
         kept: list[LogRecord] = []
-        size = self._spool.bytes
+        size, full = self._spool.bytes, 0
         for given in records:
             record = given
             if size + len(record.value) > self._max_spool_bytes:
-                self._drop("spool_full")
-                record = _stub(record, "spool_full")
+                full += 1
+                record = stub_of(record, "spool_full")
                 if size + len(record.value) > self._max_spool_bytes * STUB_ROOM:
                     continue
             size += len(record.value)
             kept.append(record)
-        try:
-            self._spool.put(kept)
-        except sqlite3.Error as error:
-            self._drop("spool_error", len(kept))
-            logger.error("spool_failed", lost=len(kept), reason=str(error))  # noqa: TRY400 - the reason says it all
+        if kept:
+            try:
+                self._spool.put(kept)
+            except (sqlite3.Error, OSError) as error:
+                if not self._spool_fault:
+                    logger.warning("spool_refuses", waiting=len(kept), reason=str(error))
+                self._spool_fault = str(error)
+                return list(records)
+            self._spool_fault = ""
+        if full:
+            self._drop("spool_full", full)
+        return []
+
+    def _save(self, records: Sequence[LogRecord]) -> None:
+        """Keep records at the last moment, one by one: of a disk's last bytes a smaller one may still make use."""
+        lost = 0
+        for record in records:
+            if self._to_spool([record]):
+                self._drop("spool_error")
+                lost += len(self._to_spool([stub_of(record, "spool_error")]))
+        if lost:
+            logger.error("records_lost", lost=lost, reason=self._spool_fault)
 
     def _keep(self, records: Sequence[LogRecord]) -> None:
         if self._spool.bytes + sum(len(record.value) for record in records) > self._max_spool_bytes:
@@ -297,9 +362,10 @@ class Recorder:
             exchange = exchange_of(ended) if isinstance(ended, RawExchange) else ended
             record = exchange_record(exchange)
         except Exception as error:  # noqa: BLE001 - a record without content is better than none
-            self._drop("not_json")
-            logger.warning("exchange_not_json", exchange=ended.id, reason=type(error).__name__)
-            return exchange_record(without_content(ended, "not_json"))
+            reason = "too_deep" if isinstance(error, TooDeepError) else "not_json"
+            self._drop(reason)
+            logger.warning("exchange_without_content", exchange=ended.id, reason=reason, error=type(error).__name__)
+            return exchange_record(without_content(ended, reason))
         if exchange.status is Status.OK and exchange.response is not None and exchange.sampled is None:
             with self._changed:
                 self._ids_missing += 1
@@ -308,15 +374,4 @@ class Recorder:
     def _drop(self, reason: str, count: int = 1) -> None:
         with self._changed:
             self._dropped[reason] += count
-
-
-def without_content(ended: Exchange | RawExchange, reason: str) -> Exchange:
-    """Return the terminal record of an exchange whose content cannot be kept."""
-    exchange = exchange_of(replace(ended, body=b"")) if isinstance(ended, RawExchange) else ended
-    return replace(exchange, request={}, response=None, sampled=None, error=f"content not recorded: {reason}")
-
-
-def _stub(record: LogRecord, reason: str) -> LogRecord:
-    if record.kind != "exchange":
-        return record
-    return exchange_record(without_content(exchange_json.validate_json(record.value), reason))
+            self._dropped_at[reason] = time.monotonic()

@@ -4,12 +4,13 @@ Unknown keys are refused with their path and the nearest valid name: a misspelt 
 than a service that does not start.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -46,7 +47,16 @@ def child_environment(**extra: str) -> dict[str, str]:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _finite(cls, value: object) -> object:
+        # The learner's own sections inherit nothing of this one's configuration.
+        for name, inner in value if isinstance(value, BaseModel) else ():
+            if isinstance(inner, float) and not math.isfinite(inner):
+                raise ValueError(f"{name} must be a finite number")
+        return value
 
 
 class ModelSettings(_Section):
@@ -85,7 +95,7 @@ class LogSettings(_Section):
     """The event log: SQLite in the data folder, or Kafka."""
 
     kind: Literal["embedded", "kafka"] = "embedded"
-    """`embedded` is one SQLite file; `kafka` lets several proxies and workers share the log."""
+    """`embedded` is one SQLite file; `kafka` lets several proxies share the log with the worker."""
     path: Path | None = None
     """Of the embedded log; `DATA_DIR/log.sqlite` unless said otherwise."""
     bootstrap_servers: tuple[str, ...] = ("127.0.0.1:9092",)
@@ -93,9 +103,11 @@ class LogSettings(_Section):
     topic: str = "secondnature"
     """Created at the first use if the brokers have none of that name."""
     group: str = "secondnature"
-    """Consumer group, under which the position reached is committed."""
+    """Consumer group, under which the position reached is committed; one worker a store reads in it."""
     assignment: Literal["group", "all"] = "group"
-    """`group` lets several workers share the partitions; `all` is at once there, and right for a single one."""
+    """`group` joins the consumer group, so a worker that takes another's place waits until the brokers give it the
+    partitions; `all` reads every partition at once. Either way there is one worker a store: workers on several hosts
+    with one store are not supported yet."""
     partitions: int = Field(default=12, ge=1)
     """Of the topic, where it has to be created."""
     replication: int = Field(default=1, ge=1)
@@ -142,9 +154,11 @@ class CaptureSettings(_Section):
     max_response_bytes: int = Field(default=16 * MIB, ge=1024)
     """Longest response kept of one request; a longer one is recorded without its content."""
     max_queue_records: int = Field(default=4096, ge=1)
-    """Records that may wait in memory for the recorder; more go to the spool without content, and are counted."""
+    """Records that may wait in memory for the recorder. Further ones wait there without their content, up to four times
+    as many records in all; beyond that only what was noted before forwarding is left, which the next start records as
+    `abandoned`. Both are counted as dropped, `queue_full`."""
     max_queue_bytes: int = Field(default=256 * MIB, ge=MIB)
-    """Bytes of the same."""
+    """Bytes of the same; a record that would exceed them waits without its content."""
     max_spool_bytes: int = Field(default=4 * 1024 * MIB, ge=MIB)
     """Bytes on disk that may wait for the log while it is away."""
 

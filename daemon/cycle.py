@@ -26,6 +26,7 @@ from harness_adapters.errors import (
     ConfigError,
     EngineError,
     SecondNatureError,
+    StoreError,
 )
 from hinting.graders import load_graders
 from learner.config import CHECKPOINT_DIR, Progress, RoundConfig, SampleSpec
@@ -97,24 +98,37 @@ class Cycle:
             if row.state in rounds.UNDER_WAY:
                 await self._finish(row)
                 return True
-        asked, self._asked = self._asked, False
+        asked = self._asked
         if not asked and not (self._settings.rounds.auto and (self._changed or self._enough_since is not None)):
             return False
         if not asked and _failures(known) >= MOST_FAILURES:
             self.waits_for = f"a person: {MOST_FAILURES} rounds failed one after the other; see the latest, then ask"
             return False
-        self._changed = False
-        material = await asyncio.to_thread(rounds.gather, self._store, self._settings)
-        self.waits_for = self._missing(material)
+        changed, self._changed = self._changed, False
+        try:
+            row = await self._start(asked, known)
+        except StoreError:
+            # Nothing is lost with a look that failed: the next one sees the same.
+            self._changed = changed
+            raise
+        self._asked = False
+        if row is not None:
+            await self._finish(row)
+        return row is not None
+
+    async def _start(self, asked: bool, known: Sequence[RoundRow]) -> RoundRow | None:
+        """Open the next round if one was asked for or there is enough for it."""
+        glance = await asyncio.to_thread(rounds.gather, self._store, self._settings, accepted=False)
+        self.waits_for = self._missing(glance)
         if self.waits_for and not asked:
-            return False
+            return None
         self._enough_since = None
+        material = await asyncio.to_thread(rounds.gather, self._store, self._settings)
         specs = await asyncio.to_thread(rounds.build_specs, self._store, material, self._settings)
         if not any(spec.hint_id and spec.split == "train" for spec in specs):
             self.waits_for = "no hinted turn on the train side: a round would have nothing to learn"
-            return False
-        await self._finish(await asyncio.to_thread(self._open_round, specs, len(known) + 1))
-        return True
+            return None
+        return await asyncio.to_thread(self._open_round, specs, len(known) + 1)
 
     def _missing(self, material: rounds.Material) -> str:
         """Say what a round waits for. Once there is enough it waits for hints still being tried, but not for ever."""
@@ -133,17 +147,20 @@ class Cycle:
         return "the hints being tried"
 
     def _open_round(self, specs: Sequence[SampleSpec], number: int) -> RoundRow:
+        # A folder kept from an older store may hold rounds of other samples.
+        while (self._settings.rounds_dir / f"round-{number:04d}").exists():
+            number += 1
         round_id = f"round-{number:04d}"
         directory = self._settings.rounds_dir.absolute() / round_id
         base = self._settings.model.path
         if base is None:
             raise ConfigError("model.path is not set: the learner needs the folder of the base model's weights")
-        parent = self._serving.current_checkpoint()
+        parent = self._serving.current_version()
         learner = self._settings.learner
         config = RoundConfig(
             id=round_id,
             base=base.absolute(),
-            parent=parent,
+            parent=Path(parent.path) if parent else None,
             seed=learner.seed + number,
             threads=learner.threads,
             dtype=learner.dtype,
@@ -162,7 +179,7 @@ class Cycle:
         row = RoundRow(
             id=round_id,
             state="running",
-            parent=self._serving.current() if parent else None,
+            parent=parent.version if parent else None,
             directory=str(directory),
             created_at=time.time(),
             body={"samples": dict(counts)},

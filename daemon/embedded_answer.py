@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import Request, Response
@@ -19,6 +19,8 @@ from daemon.embedded_worker import Delta, Generation, Worker
 
 CLIENT_GONE = 499
 
+T = TypeVar("T")
+
 
 class Engine:
     """What the routes share: the model's name and limits, its renderer, worker and adapters."""
@@ -30,9 +32,16 @@ class Engine:
         self.decoder = BatchDecoder(model_dir)
         self.name, self.model_dir = name, model_dir
         self.max_model_len = min(max_model_len or self.decoder.max_positions, self.decoder.max_positions)
-        self.renderer = Renderer(tokenizer)
+        self.renderer = Renderer(tokenizer, max_model_len=self.max_model_len)
+        self._reading = asyncio.Lock()
         self.worker = Worker(self.decoder, tokenizer, max_batch=max_batch)
         self.adapters = Adapters(self.worker, base_name=name, max_loras=max_loras, max_rank=max_rank)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Return what `work`, which reads or writes text of any length, makes in a thread; streams go on meanwhile."""
+        # One at a time: tokenising takes many times the memory of its text.
+        async with self._reading:
+            return await asyncio.to_thread(work)
 
     def start(
         self, request: Generate, prompt: list[int], *, max_tokens: int | None, logprobs: int | None

@@ -2,15 +2,44 @@
 
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from daemon.embedded_worker import Delta
+from learner.plain import well_formed
 
 MAX_LOGPROBS = 20
-TokenId = Annotated[int, Field(ge=0)]
+# Of a list with a million faults, a million reports would be more than the memory holds.
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(fail_fast=True)]
+Objects = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
+
+_OTHER_ANSWER: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "echo": (False,),
+    "suffix": ("",),
+    "use_beam_search": (False,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "logit_bias": ({},),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "structured_outputs": (),
+    "response_format": ({"type": "text"},),
+}
+"""Members that would change the answer and are not done here, with the values that change nothing."""
+_OTHER_PROMPT: dict[str, tuple[Any, ...]] = {
+    "chat_template": (),
+    "documents": ([],),
+    "continue_final_message": (False,),
+}
+"""Members that would change the prompt and are not done here, with the values that change nothing."""
 
 
 class ApiError(Exception):
@@ -22,7 +51,9 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Return the error as OpenAI's clients expect it."""
-        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}}
+        # Both may quote the request, which may hold what UTF-8 cannot.
+        message, param = well_formed(self.message), self.param and well_formed(self.param)
+        return {"error": {"message": message, "type": self.kind, "param": param, "code": self.status}}
 
     def response(self) -> JSONResponse:
         """Return the HTTP answer."""
@@ -33,6 +64,11 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_other_prompt(cls, data: Any) -> Any:
+        return _refuse(data, _OTHER_PROMPT)
 
 
 class StreamOptions(BaseModel):
@@ -48,8 +84,8 @@ class Generate(_Request):
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=-1)
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
+    stop_token_ids: Annotated[list[int], Field(fail_fast=True)] | None = None
     ignore_eos: bool = False
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -66,33 +102,10 @@ class Generate(_Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unsupported(cls, data: Any) -> Any:
-        """Refuse what would change the answer and is not done here: ignoring it would be a wrong answer."""
+    def _refuse_other_answer(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        given = cast(dict[str, Any], data)
-        neutral: dict[str, tuple[Any, ...]] = {
-            "n": (1,),
-            "best_of": (1,),
-            "echo": (False,),
-            "suffix": ("",),
-            "use_beam_search": (False,),
-            "frequency_penalty": (0,),
-            "presence_penalty": (0,),
-            "repetition_penalty": (1,),
-            "min_p": (0,),
-            "min_tokens": (0,),
-            "logit_bias": ({},),
-            "bad_words": ([],),
-            "allowed_token_ids": (),
-            "structured_outputs": (),
-            "response_format": ({"type": "text"},),
-        }
-        for name, values in neutral.items():
-            if given.get(name) is not None and given[name] not in values:
-                raise ValueError(
-                    f"the embedded engine does not support {name}={given[name]!r}: leave it out, or use vLLM"
-                )
+        given = _refuse(cast(dict[str, Any], data), _OTHER_ANSWER)
         if given.get("stream_options") and not given.get("stream"):
             raise ValueError("stream_options can only be given with stream=true")
         if given.get("stream") and given.get("prompt_logprobs") is not None:
@@ -108,7 +121,7 @@ class Generate(_Request):
 class CompletionRequest(Generate):
     """`POST /v1/completions`: one prompt, as text or as ids."""
 
-    prompt: str | list[TokenId]
+    prompt: str | TokenIds
     max_tokens: int = Field(default=16, ge=1)
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     add_special_tokens: bool = True
@@ -128,8 +141,8 @@ class CompletionRequest(Generate):
 class ChatRequest(Generate):
     """`POST /v1/chat/completions`."""
 
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None = None
+    messages: Objects
+    tools: Objects | None = None
     tool_choice: Literal["none", "auto"] | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -143,8 +156,8 @@ class TokenizeRequest(_Request):
     """`POST /tokenize`: a prompt, or messages to be rendered."""
 
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: Objects | None = None
+    tools: Objects | None = None
     add_generation_prompt: bool = True
     add_special_tokens: bool | None = None
     """Left out: yes for a prompt; no for messages, whose template writes its own."""
@@ -161,7 +174,7 @@ class TokenizeRequest(_Request):
 class DetokenizeRequest(_Request):
     """`POST /detokenize`."""
 
-    tokens: list[TokenId]
+    tokens: TokenIds
 
 
 class LoadAdapterRequest(BaseModel):
@@ -176,6 +189,18 @@ class UnloadAdapterRequest(BaseModel):
     """`POST /v1/unload_lora_adapter`."""
 
     lora_name: str
+
+
+def _refuse(data: Any, members: Mapping[str, tuple[Any, ...]]) -> Any:
+    """Return a request as it is. Raises ValueError for a member to ignore which would be a wrong answer."""
+    given = cast(dict[str, Any], data) if isinstance(data, dict) else {}
+    for name, neutral in members.items():
+        if given.get(name) is not None and given[name] not in neutral:
+            # Cut: it may be a whole document.
+            raise ValueError(
+                f"the embedded engine does not support {name}={given[name]!r:.100}: leave it out, or use vLLM"
+            )
+    return data
 
 
 def new_id(prefix: str) -> str:

@@ -92,17 +92,21 @@ def create_app(engine: Engine) -> FastAPI:
     @app.post("/tokenize")
     async def _tokenize(request: TokenizeRequest) -> dict[str, Any]:
         engine.adapters.slot(request.model)
-        if request.messages is not None:
-            ids = renderer.chat(
-                request.messages,
-                request.tools,
-                add_generation_prompt=request.add_generation_prompt,
-                options=request.chat_template_kwargs,
-                add_special_tokens=bool(request.add_special_tokens),
-            )
-        else:
-            ids = renderer.text(request.prompt or "", add_special_tokens=request.add_special_tokens is not False)
-        strings = renderer.strings(ids) if request.return_token_strs else None
+
+        def read() -> tuple[list[int], list[str] | None]:
+            if request.messages is not None:
+                ids = renderer.chat(
+                    request.messages,
+                    request.tools,
+                    add_generation_prompt=request.add_generation_prompt,
+                    options=request.chat_template_kwargs,
+                    add_special_tokens=bool(request.add_special_tokens),
+                )
+            else:
+                ids = renderer.text(request.prompt or "", add_special_tokens=request.add_special_tokens is not False)
+            return ids, renderer.strings(ids) if request.return_token_strs else None
+
+        ids, strings = await engine.aside(read)
         return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
     @app.post("/detokenize")
@@ -110,23 +114,27 @@ def create_app(engine: Engine) -> FastAPI:
         engine.adapters.slot(request.model)
         if max(request.tokens, default=0) >= renderer.vocabulary:
             raise ApiError(400, f"token id {max(request.tokens)} is out of vocabulary", param="tokens")
-        return {"prompt": renderer.decode(request.tokens)}
+        return {"prompt": await engine.aside(lambda: renderer.decode(request.tokens))}
 
     @app.post("/v1/completions")
     async def _complete(request: CompletionRequest, http: Request) -> Response:
-        prompt = request.prompt
-        if isinstance(prompt, str):
-            prompt = renderer.text(prompt, add_special_tokens=request.add_special_tokens)
+        given = request.prompt
+        if isinstance(given, str):
+            prompt = await engine.aside(lambda: renderer.text(given, add_special_tokens=request.add_special_tokens))
+        else:
+            prompt = given
         generation = engine.start(request, prompt, max_tokens=request.max_tokens, logprobs=request.logprobs)
         return await Answer(engine, request, generation, prompt).respond(http)
 
     @app.post("/v1/chat/completions")
     async def _chat(request: ChatRequest, http: Request) -> Response:
-        ids = renderer.chat(
-            request.messages,
-            request.tools,
-            add_generation_prompt=request.add_generation_prompt,
-            options=request.chat_template_kwargs,
+        ids = await engine.aside(
+            lambda: renderer.chat(
+                request.messages,
+                request.tools,
+                add_generation_prompt=request.add_generation_prompt,
+                options=request.chat_template_kwargs,
+            )
         )
         limit = request.max_completion_tokens or request.max_tokens
         logprobs = request.top_logprobs if request.logprobs else None

@@ -114,6 +114,6 @@ async def _ready_port(process: asyncio.subprocess.Process) -> int | None:
 
 def _tail(log: Path | None) -> str:
     if log is None:
-        return "its log says why"
+        return "what it wrote to standard error says why"
     text = log.read_text(errors="replace")[-TAIL_CHARS:].strip()
     return f"the end of its log {log}:\n{text}"

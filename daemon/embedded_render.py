@@ -6,14 +6,19 @@ from typing import Any
 from daemon.embedded_api import ApiError
 from daemon.embedded_sampling import TokenScore
 from harness_adapters.errors import RenderError
-from learner.plain import plain_message, plain_tool
+from learner.plain import plain_message, plain_tool, template_options, well_formed
 
 
 class Renderer:
-    """Token ids from messages and text, and text from ids, by the model's own tokenizer and chat template."""
+    """Token ids from messages and text, and text from ids, by the model's own tokenizer and chat template.
 
-    def __init__(self, tokenizer: Any) -> None:
+    A text is refused unread where it must have more than `max_model_len` tokens.
+    """
+
+    def __init__(self, tokenizer: Any, *, max_model_len: int | None = None) -> None:
         self._tokenizer = tokenizer
+        self._max_model_len = max_model_len
+        self._longest = max(map(len, tokenizer.get_vocab()))
         self.vocabulary = len(tokenizer)
 
     def chat(
@@ -25,27 +30,40 @@ class Renderer:
         options: Mapping[str, Any] | None = None,
         add_special_tokens: bool = False,
     ) -> list[int]:
-        """Return the prompt ids of a conversation. Raises ApiError where the template cannot render it."""
+        """Return the prompt ids of a conversation. Raises ApiError where it cannot be rendered, or is too long."""
         if not messages:
             raise ApiError(400, "the conversation is empty: send at least one message", param="messages")
+        try:
+            variables = template_options(options)
+        except RenderError as error:
+            raise ApiError(400, str(error), param="chat_template_kwargs") from error
         try:
             text = self._tokenizer.apply_chat_template(
                 [plain_message(message) for message in messages],
                 tools=[plain_tool(tool) for tool in tools] if tools else None,
                 add_generation_prompt=add_generation_prompt,
                 tokenize=False,
-                **(options or {}),
+                **variables,
             )
         except RenderError as error:
             raise ApiError(400, str(error), param="messages") from error
         except Exception as error:
             # Templates are programs of the model's makers and raise what they like.
             raise ApiError(400, f"the chat template refuses this conversation: {error}", param="messages") from error
-        return self.text(text, add_special_tokens=add_special_tokens)
+        return self.text(text, add_special_tokens=add_special_tokens, param="messages")
 
-    def text(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of plain text."""
-        return list(self._tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+    def text(self, text: str, *, add_special_tokens: bool, param: str = "prompt") -> list[int]:
+        """Return the ids of plain text. Raises ApiError, which names `param`, for a text that is too long."""
+        # As vLLM does. A byte-level vocabulary spells each byte with one character, so no token is more characters of
+        # text than its name has.
+        if self._max_model_len is not None and len(text) > self._max_model_len * self._longest:
+            raise ApiError(
+                400,
+                f"this model's context length is {self._max_model_len} tokens, and a prompt of {len(text)} characters"
+                " has more; shorten the prompt",
+                param=param,
+            )
+        return list(self._tokenizer(well_formed(text), add_special_tokens=add_special_tokens)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens included."""

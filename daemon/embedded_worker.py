@@ -278,7 +278,12 @@ class Worker:
         for generation, event in events:
             by_loop.setdefault(generation.loop, []).append((generation, event))
         for loop, batch in by_loop.items():
-            loop.call_soon_threadsafe(_deliver, batch)
+            try:
+                loop.call_soon_threadsafe(_deliver, batch)
+            except RuntimeError:
+                # The loop is closed: nobody reads any more.
+                for generation, _ in batch:
+                    generation.cancelled = True
 
 
 def _deliver(events: Sequence[tuple[Generation, Delta | Exception]]) -> None:

@@ -13,15 +13,24 @@ from daemon.config import Settings
 from harness_adapters.errors import EngineError
 from harness_adapters.prompt import Prompt
 from hinting.model import Completion, Sampling
+from hinting.together import together
 
 OLDEST_VLLM = (0, 32)
 """The oldest version these routes were tested with; 0.22 to 0.24 could mix adapters up (vllm #47724)."""
 SCORES_AT_ONCE = 16
 HOW_TO_START = (
     "start vLLM like this: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --served-model-name {base}"
-    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs"
-    " --api-server-count 1"
+    " --enable-lora --max-loras 4 --max-cpu-loras 8 --max-lora-rank 16 --api-server-count 1"
 )
+NEUTRAL: Mapping[str, float] = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Leaves the distribution as the model gives it. vLLM fills in what is left out from `generation_config.json`."""
 HEALTH_S = 3.0
 """An engine that takes longer than this to say that it is well is not."""
 PROBE_NAME = "secondnature-start-up-probe"
@@ -111,6 +120,8 @@ class EngineClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        if sampling.pure:
+            body |= NEUTRAL
 
         def completion(answer: Any) -> Completion | None:
             choice = answer["choices"][0]
@@ -127,7 +138,7 @@ class EngineClient:
     async def score(self, model: str, ids: Sequence[int], start: int) -> list[float]:
         """Return the log-probabilities of `ids[start:]` under `model`, in nats, each after all ids before it.
 
-        They are at temperature 1. `start` is at least 1: nothing stands before the first id.
+        They are at temperature 1, over the whole vocabulary. `start` is at least 1: nothing stands before the first id.
         """
         if not 1 <= start <= len(ids):
             raise ValueError(f"start is {start}; it must lie between 1 and the number of ids, {len(ids)}")
@@ -141,10 +152,11 @@ class EngineClient:
             async with slots:
                 return await self._score_next(model, ids[:at], ids[at])
 
-        return list(await asyncio.gather(*(one(at) for at in range(start, len(ids)))))
+        return await together(one(at) for at in range(start, len(ids)))
 
     async def _score_prompt(self, model: str, ids: Sequence[int], start: int) -> list[float]:
-        body = {"model": model, "prompt": list(ids), "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        body: dict[str, Any] = {**NEUTRAL, "model": model, "prompt": list(ids), "temperature": 1.0}
+        body |= {"max_tokens": 1, "prompt_logprobs": 0}
 
         def scores(answer: Any) -> list[float] | None:
             found = answer["choices"][0].get("prompt_logprobs")
@@ -158,7 +170,8 @@ class EngineClient:
         return scored
 
     async def _score_next(self, model: str, prefix: Sequence[int], token: int) -> float:
-        body = {
+        body: dict[str, Any] = {
+            **NEUTRAL,
             "model": model,
             "prompt": list(prefix),
             "max_tokens": 1,

@@ -91,6 +91,11 @@ class EngineSource:
         engine, path = self._settings.engine, self._settings.model.path
         if path is None:
             raise ConfigError("model.path is missing: the embedded engine needs the folder of the base model's weights")
+        if not (path / "config.json").is_file():
+            raise ConfigError(
+                f"model.path is {path}, where there is no config.json: give the folder that holds the base model's"
+                " config.json, weights (safetensors) and tokenizer"
+            )
         self._child = await EmbeddedEngine.start(
             path.absolute(),
             name=engine.base_model,

@@ -188,13 +188,15 @@ class Forwarder:
         may_be_refused = call.asked_for_ids and self._settings.capture.ask_for_ids == "auto"
         if may_be_refused and upstream.status in _REFUSED_QUESTION and ASK.encode() in await upstream.read():
             upstream.close()
-            self._asks = False
-            logger.warning("engine_gives_no_ids", consequence="turns are tokenised again and marked")
-            upstream = await self._post(call)
+            upstream = await self._post(call, ask=False)
+            # An engine may merely have repeated the client's words; what it answers without the question is the proof.
+            if upstream.status < 400:
+                self._asks = False
+                logger.warning("engine_gives_no_ids", consequence="turns are tokenised again and marked")
         return upstream
 
-    async def _post(self, call: Call) -> aiohttp.ClientResponse:
-        call.asked_for_ids = self._asks and call.request.get(ASK) is not True
+    async def _post(self, call: Call, *, ask: bool = True) -> aiohttp.ClientResponse:
+        call.asked_for_ids = ask and self._asks and call.request.get(ASK) is not True
         body: dict[str, Any] = {**call.request, "model": call.version}
         if call.asked_for_ids:
             body[ASK] = True

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from http import HTTPStatus
 from typing import Any, Literal
 
 from daemon.config import Settings
@@ -25,6 +24,7 @@ from hinting.graders import grade_all
 from hinting.model import Completion, Sampling
 from hinting.reply import read_reply
 from hinting.signal import Signal
+from hinting.together import together
 from learner.gate import CaseResult, Reply, Verdict, judge
 
 logger = get_logger(__name__)
@@ -82,13 +82,13 @@ class Gatekeeper:
                 try:
                     return await self._measure(candidate, serving, number, case)
                 except (EngineError, RenderError) as error:
-                    if isinstance(error, EngineError) and (error.passing or error.status == HTTPStatus.NOT_FOUND):
+                    if isinstance(error, EngineError) and not error.refusal:
                         # Away, or no longer loaded because a person promoted another: a verdict on the rest would lie.
                         raise
                     logger.warning("gate_case_refused", case=case.id, reason=str(error))
                     return None
 
-        found = await asyncio.gather(*(one(number, case) for number, case in enumerate(cases)))
+        found = await together(one(number, case) for number, case in enumerate(cases))
         return [result for result in found if result is not None]
 
     def _cases(self, material: Material) -> list[GateCase]:
@@ -114,7 +114,7 @@ class Gatekeeper:
         prompt_ids = list(prompt.ids) if prompt.ids is not None else await new.render(prompt)
         most = self._settings.hints.max_tokens
         sampling = Sampling(temperature=self._settings.gate.temperature, max_tokens=most, seed=seed)
-        replies = await asyncio.gather(new.complete(prompt_ids, sampling), old.complete(prompt_ids, sampling))
+        replies = await together(model.complete(prompt_ids, sampling) for model in (new, old))
 
         async def graded(completion: Completion) -> Reply:
             text, calls = read_reply(completion.text)
@@ -143,11 +143,11 @@ async def kl_nats(
     The estimator is r - 1 - log r with r = p_second / p_first on the sampled tokens: unbiased, and never negative
     (Schulman 2020, "Approximating KL divergence", k3). None for an empty reply.
     """
-    sampling = Sampling(temperature=1.0, max_tokens=max_tokens, seed=seed)
+    sampling = Sampling(temperature=1.0, max_tokens=max_tokens, seed=seed, pure=True)
     sampled = await engine.for_model(first).complete(prompt_ids, sampling)
     if not sampled.ids:
         return None
     ids, start = [*prompt_ids, *sampled.ids], len(prompt_ids)
-    of_first, of_second = await asyncio.gather(engine.score(first, ids, start), engine.score(second, ids, start))
+    of_first, of_second = await together(engine.score(name, ids, start) for name in (first, second))
     terms = [math.expm1(b - a) - (b - a) for a, b in zip(of_first, of_second, strict=True)]
     return sum(terms) / len(terms)

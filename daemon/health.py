@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from daemon.capture import Recorder
+from daemon.capture import CaptureStatus, Recorder
 from daemon.metrics import Metrics
+from daemon.serving import Serving
 from daemon.tail import Tail, TailState
 
 STALL_S = 60.0
 """How long the tail may stand still with records before it."""
+RECENT_S = 600.0
+"""How long a dropped record is worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +44,33 @@ class EngineWatch:
 class Health:
     """Reads the parts' own statuses; asks nothing over a network."""
 
-    def __init__(self, metrics: Metrics, engine: Callable[[], Check], recorder: Recorder, tail: Tail | None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        engine: Callable[[], Check],
+        recorder: Recorder,
+        tail: Tail | None,
+        serving: Serving | None = None,
+    ) -> None:
         self._metrics = metrics
         self._engine = engine
         self._recorder = recorder
         self._tail = tail
+        self._serving = serving
         self._counted: Counter[str] = Counter()
 
     def checks(self) -> dict[str, Check]:
         """Return every check by name; the service is ready when all are ok.
 
         A log that is away does not make a proxy unready: its records wait in the spool and traffic goes on. It does
-        make a worker unready, once its tail stands still.
+        make a worker unready, once its tail stands still. Nor do records that were dropped, or a version that is not
+        loaded: agents are answered all the same, so the reason alone tells of them.
         """
-        recorder = self._recorder.status()
-        waiting = recorder.queue_records + recorder.spool_records
-        away = "" if recorder.log_available else f"the event log is away; {waiting} records wait in the spool"
-        capture = Check(ok=True, reason=away)
-        if not recorder.running:
-            capture = Check(
-                ok=False, reason="the recorder has ended and nothing is recorded: restart; its log says why"
-            )
-        found = {"engine": self._engine(), "capture": capture}
+        found = {"engine": self._engine(), "capture": _capture_check(self._recorder.status())}
+        if self._serving is not None:
+            missing = self._serving.not_loaded().items()
+            told = [f"{version} is not loaded, the base answers in its place: {why}" for version, why in missing]
+            found["serving"] = Check(ok=True, reason="; ".join(told))
         if self._tail is not None:
             found["tail"] = self._tail_check(self._tail)
         return found
@@ -103,3 +111,26 @@ class Health:
         grown = max(count - self._counted[name], 0)
         self._counted[name] += grown
         return grown
+
+
+def _capture_check(recorder: CaptureStatus) -> Check:
+    if not recorder.running:
+        return Check(ok=False, reason="the recorder has ended and nothing is recorded: restart; its log says why")
+    told: list[str] = []
+    if not recorder.log_available:
+        told.append(f"the event log is away; {recorder.queue_records + recorder.spool_records} records wait for it")
+    if recorder.spool_fault:
+        told.append(
+            f"the spool's disk refuses records ({recorder.spool_fault}), {recorder.queue_records} wait in memory:"
+            " make room on it"
+        )
+    since = time.monotonic() - RECENT_S
+    recent = [
+        f"{reason} {count}" for reason, count in sorted(recorder.dropped.items()) if recorder.dropped_at[reason] > since
+    ]
+    if recent:
+        told.append(
+            f"records were dropped within the last {RECENT_S / 60:.0f} minutes (counts since the start):"
+            f" {', '.join(recent)}"
+        )
+    return Check(ok=True, reason="; ".join(told))

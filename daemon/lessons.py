@@ -1,6 +1,7 @@
 """From sessions to tried hints: what the tail has stored is read, signals are found, hints written and tried."""
 
 import asyncio
+from collections import Counter
 
 from daemon.config import Settings
 from daemon.engine import EngineClient
@@ -8,7 +9,7 @@ from daemon.logs import get_logger
 from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.store import SessionRow, Store
-from harness_adapters.errors import EngineError, RenderError, StoreError
+from harness_adapters.errors import EngineError, RenderError, StoreUnavailableError
 from harness_adapters.prompt import prompt_of
 from harness_adapters.sessions import trace_of
 from harness_adapters.trace import Trace
@@ -18,11 +19,15 @@ from hinting.hint import Hint, HintState
 from hinting.model import Sampling
 from hinting.screen import screen
 from hinting.signal import Fault, Signal
+from hinting.together import together
 from hinting.verify import try_hints
 from hinting.write import propose
 
 AT_ONCE = 64
 """Sessions or signals taken up in one pass."""
+
+MOST_TRIES = 20
+"""Failures of the engine on one signal after which it gives way to later ones."""
 
 logger = get_logger(__name__)
 
@@ -46,6 +51,8 @@ class Lessons:
         self._serving = serving
         self._graders = graders
         self._metrics = metrics
+        self._failed: Counter[str] = Counter()
+        """How often an engine that was there failed on a signal's trials."""
 
     async def read_sessions(self) -> bool:
         """Read sessions that have changed into traces and signals; return whether there were any."""
@@ -53,7 +60,7 @@ class Lessons:
         for session in sessions:
             try:
                 await asyncio.to_thread(self._read, session)
-            except StoreError:
+            except StoreUnavailableError:
                 raise
             except Exception as error:
                 # One session nobody foresaw must not keep all later ones from being read.
@@ -62,7 +69,8 @@ class Lessons:
         return bool(sessions)
 
     def _read(self, session: SessionRow) -> None:
-        trace = trace_of(session.id, session.root, self._store.exchanges_of(session.id))
+        opened_by = self._store.user_of(session.root)
+        trace = trace_of(session.id, session.root, self._store.exchanges_of(session.id), opened_by)
         responses = [t.response_id for t in trace.turns if t.response_id]
         found = detect(trace, self._store.feedback_for(responses, trace.tenant))
         self._store.put_trace(trace)
@@ -86,15 +94,22 @@ class Lessons:
             async with slots:
                 return await self._settle(signal)
 
-        return any(await asyncio.gather(*(one(signal) for signal in signals)))
+        return any(await together(one(signal) for signal in signals))
 
     async def _settle(self, signal: Signal) -> bool:
         """Bring one signal to an end; False leaves it for the next pass."""
         try:
             state, reason = await self._hint(signal)
-        except (EngineError, StoreError) as error:
+        except StoreUnavailableError as error:
             logger.warning("trial_postponed", signal=signal.id, reason=str(error))
             return False
+        except EngineError as error:
+            logger.warning("trial_postponed", signal=signal.id, reason=str(error))
+            # An engine that is away says nothing of the signal. One that answers and fails, again and again, does.
+            self._failed[signal.id] += not error.passing
+            if self._failed[signal.id] < MOST_TRIES:
+                return False
+            state, reason = "set_aside", f"the engine failed {MOST_TRIES} times on it, at last with: {error}"
         except Exception as error:
             # As with sessions: one signal nobody foresaw must not be tried for ever.
             logger.exception("signal_unreadable", signal=signal.id)

@@ -16,7 +16,7 @@ from typing import Literal
 import aiohttp
 import uvicorn
 from pydantic import SecretStr
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon import logs
 from daemon.api import Parts
@@ -67,7 +67,7 @@ def open_log(settings: Settings) -> EventLog:
     """Open the configured event log. Who appends and who reads each open their own."""
     log = settings.log
     if log.kind == "embedded":
-        settings.log_path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(settings.log_path.parent, "the log's folder")
         return SqliteLog(settings.log_path, log.group)
     return KafkaLog(
         log.bootstrap_servers,
@@ -98,7 +98,7 @@ async def serve(settings: Settings, roles: frozenset[Role] = frozenset(ROLES)) -
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     assert main is not None
-    servers: list[uvicorn.Server] = []
+    servers: list[_Server] = []
     daemon = Daemon(settings, roles)
 
     def stop() -> None:
@@ -106,7 +106,8 @@ async def serve(settings: Settings, roles: frozenset[Role] = frozenset(ROLES)) -
         if not servers:
             main.cancel()
         for server in servers:
-            server.force_exit = server.should_exit
+            if server.should_exit:
+                server.cut_off()
             server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -142,7 +143,7 @@ class Daemon:
         """Start nothing more: no round, no engine in place of one that is ending too."""
         self._stop.set()
 
-    async def run(self, started: Callable[[uvicorn.Server], None]) -> None:
+    async def run(self, started: "Callable[[_Server], None]") -> None:
         """Start the parts, serve HTTP until the server is told to exit, stop the parts."""
         async with AsyncExitStack() as stack:
             listener = stack.enter_context(_bound(self._settings.server))
@@ -151,10 +152,10 @@ class Daemon:
             await server.serve(sockets=[listener])
             logger.info("stopping")
 
-    async def _start(self, stack: AsyncExitStack) -> uvicorn.Server:
+    async def _start(self, stack: AsyncExitStack) -> "_Server":
         settings, metrics = self._settings, self._metrics
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="blocking"))
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        _make_folder(settings.data_dir, "data_dir")
         if "worker" in self._roles:
             stack.enter_context(only_worker(settings.data_dir))
         store = Store(settings.store_url)
@@ -189,7 +190,7 @@ class Daemon:
             self._watch_over(stack, "cycle", lambda: cycle.run(self._stop))
 
         parts = Parts(settings, store, serving, recorder, lambda: source.url, cycle, tail)
-        app = create_app(parts, Health(metrics, watch.last, recorder, tail), metrics, proxy)
+        app = create_app(parts, Health(metrics, watch.last, recorder, tail, serving), metrics, proxy)
         return self._server(app)
 
     def _recorder(self, stack: AsyncExitStack) -> Recorder:
@@ -235,10 +236,10 @@ class Daemon:
 
         stack.push_async_callback(end)
 
-    def _server(self, app: ASGIApp) -> uvicorn.Server:
+    def _server(self, app: ASGIApp) -> "_Server":
         server = self._settings.server
         config = uvicorn.Config(
-            app,
+            _ending(app),
             host=server.host,
             port=server.port,
             log_config=None,
@@ -266,6 +267,26 @@ def _bound(server: ServerSettings) -> socket.socket:
     return listener
 
 
+def _make_folder(folder: Path, noun: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{noun} {folder} cannot be made: {error.strerror}; give a folder that this user may write to"
+        ) from error
+
+
+def _ending(app: ASGIApp) -> ASGIApp:
+    """Return the application with its cancellation, which only the end of the service brings, as no failure of it."""
+
+    async def ended(scope: Scope, receive: Receive, send: Send) -> None:
+        # The server cuts off what has begun and not ended.
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return ended
+
+
 @contextlib.contextmanager
 def only_worker(data_dir: Path) -> Generator[None]:
     """Hold the folder's lock, which ends with this process: two workers would take up each other's rounds."""
@@ -280,7 +301,13 @@ def only_worker(data_dir: Path) -> Generator[None]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to `serve`, and says where it listens."""
+    """Leaves signals to `serve`, says where it listens, and can end at once."""
+
+    def cut_off(self) -> None:
+        """Wait for no request any more: each is cancelled, so that it is recorded as abandoned."""
+        self.force_exit = True
+        for task in self.server_state.tasks:
+            task.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -71,7 +71,11 @@ class Metrics:
             "swap_seconds", "From the decision to swap to the flip of the alias.", LATENCY_BUCKETS_S, "kind"
         )
         self.serving_generation = self._gauge("serving_generation", "Generation of the alias this process follows.")
-        self.serving_base = self._gauge("serving_base", "1 while the public model is answered by the base.")
+        self.serving_base = self._gauge(
+            "serving_base",
+            "1 while the alias names the base. It stays 0 while the base answers for an adapter that the engine lacks; "
+            "`secondnature_base_fallbacks_total` counts those answers.",
+        )
         self.engine_up = self._gauge("engine_up", "1 while the engine answers its health check.")
         self.engine_restarts = self._counter("engine_restarts", "Times the embedded engine had to be started again.")
         self.task_restarts = self._counter("task_restarts", "Side tasks that died and were started again.", "task")

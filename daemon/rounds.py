@@ -12,20 +12,31 @@ from pydantic import ValidationError
 from daemon.config import Settings, child_environment
 from daemon.logs import get_logger
 from daemon.store import RoundRow, Store
-from harness_adapters.errors import RenderError
+from harness_adapters.errors import LearnerError, RenderError
 from harness_adapters.ids import stable_id
 from harness_adapters.prompt import prompt_of
-from harness_adapters.trace import Trace
+from harness_adapters.trace import Author, Trace
 from hinting.detect import accepted_turns
 from hinting.hint import Hint, HintState
 from hinting.verify import UNGRADED
-from learner.config import PROGRESS_FILE, ROUND_FILE, SAMPLES_FILE, Mode, Progress, RoundConfig, SampleSpec, Split
+from learner.config import (
+    CHECKPOINT_DIR,
+    PROGRESS_FILE,
+    ROUND_FILE,
+    SAMPLES_FILE,
+    Mode,
+    Progress,
+    RoundConfig,
+    SampleSpec,
+    Split,
+)
 from learner.split import split_of
 
 logger = get_logger(__name__)
 
 LEARNER_LOG = "learner.log"
 UNDER_WAY = ("running", "published")
+TRACES_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +67,47 @@ class Material:
     """Flagged turns of the train side that no round has tried to teach yet."""
 
 
-def gather(store: Store, settings: Settings) -> Material:
-    """Collect flagged and accepted turns with their sides.
+def gather(store: Store, settings: Settings, *, accepted: bool = True) -> Material:
+    """Collect flagged and accepted turns with their sides. Without `accepted`, for a quick look, flagged ones alone.
 
     A hint that taught what serves, or is being taught, is left out of train and validate. One from a round that came to
     nothing, or was rolled back, may try again, but does not by itself start a round. Gate turns serve every candidate
     once.
     """
     flagged: dict[Split, list[FlaggedTurn]] = defaultdict(list)
-    accepted: dict[Split, list[AcceptedTurn]] = defaultdict(list)
     rounds = store.rounds()
     taught = store.used_hints(_lineage(store, rounds, settings) | {r.id for r in rounds if r.state in UNDER_WAY})
     tried = store.used_hints({r.id for r in rounds if r.state != "failed"})
-    recent = store.traces(limit=settings.rounds.window)
-    traces: dict[str, Trace | None] = {trace.id: trace for trace in recent}
     fresh = 0
     for hint in _best_by_turn(store.hints(limit=settings.rounds.window), settings):
-        if hint.trace_id not in traces:
-            traces[hint.trace_id] = store.trace(hint.trace_id)
-        trace = traces[hint.trace_id]
-        if trace is None:
+        trace = store.trace(hint.trace_id)
+        # A hint of an older reading may be of a turn that is another now.
+        if trace is None or hint.target >= len(trace.turns) or trace.turns[hint.target].author is not Author.AGENT:
             continue
         side = side_of(trace, settings)
         if side == "gate" or hint.id not in taught:
             flagged[side].append(FlaggedTurn(trace, hint, side))
             fresh += side == "train" and hint.id not in tried
-    for trace in recent:
-        side = side_of(trace, settings)
-        responses = [t.response_id for t in trace.turns if t.response_id]
-        turns = accepted_turns(trace, store.feedback_for(responses, trace.tenant))
-        accepted[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
-    return Material(flagged, accepted, fresh)
+    return Material(flagged, _accepted(store, settings) if accepted else {}, fresh)
+
+
+def _accepted(store: Store, settings: Settings) -> dict[Split, list[AcceptedTurn]]:
+    """Read the latest sessions until every side has as many accepted turns as anything takes."""
+    found: dict[Split, list[AcceptedTurn]] = {"train": [], "validate": [], "gate": []}
+    wanted = max(settings.rounds.max_preserve, settings.gate.max_cases)
+    after: str | None = None
+    for _ in range(0, settings.rounds.window, TRACES_AT_ONCE):
+        page = store.traces(limit=TRACES_AT_ONCE, after=after)
+        for trace in page:
+            side = side_of(trace, settings)
+            if len(found[side]) < wanted:
+                responses = [t.response_id for t in trace.turns if t.response_id]
+                turns = accepted_turns(trace, store.feedback_for(responses, trace.tenant))
+                found[side] += [AcceptedTurn(trace, turn, side) for turn in turns]
+        if len(page) < TRACES_AT_ONCE or all(len(turns) >= wanted for turns in found.values()):
+            break
+        after = page[-1].id
+    return found
 
 
 def _lineage(store: Store, rounds: Sequence[RoundRow], settings: Settings) -> set[str]:
@@ -144,8 +165,13 @@ def build_specs(store: Store, material: Material, settings: Settings) -> list[Sa
 
 
 def write_round(directory: Path, config: RoundConfig, specs: Iterable[SampleSpec]) -> None:
-    """Write `samples.jsonl`, then `round.json`: a directory with a `round.json` is complete."""
+    """Write `samples.jsonl`, then `round.json`: a directory with a `round.json` is complete.
+
+    Raises LearnerError for a directory that holds a checkpoint already: it is another round's.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    if (directory / CHECKPOINT_DIR).exists():
+        raise LearnerError(f"{directory} holds a checkpoint already: it is another round's, and stays as it is")
     with (directory / SAMPLES_FILE).open("w", encoding="utf-8") as file:
         for spec in specs:
             file.write(spec.model_dump_json(exclude_none=True) + "\n")

@@ -25,6 +25,8 @@ from learner.probe import read_probes
 
 WATCH_EVERY_S = 0.25
 RELOAD_PAUSE_S = 1.0
+RELOAD_EVERY_S = 30.0
+"""How often a version that is not loaded is tried again: another process, or a person, may have mended it."""
 
 logger = get_logger(__name__)
 
@@ -43,6 +45,8 @@ class Serving:
         self._remembering = threading.Lock()
         self._changing = asyncio.Lock()
         self._missing = asyncio.Event()
+        self._not_loaded: dict[str, str] = {}
+        self._loaded_at = 0.0
 
     def alias(self) -> Alias | None:
         """Return the alias as last seen; None before the store was first read."""
@@ -53,15 +57,22 @@ class Serving:
         alias = self._alias
         return alias.current or self._base if alias else self._base
 
-    def current_checkpoint(self) -> Path | None:
-        """Return the folder of the version serving now, None for the base. Asks the store."""
+    def current_version(self) -> AdapterRow | None:
+        """Return the version serving now, None for the base. Asks the store."""
         alias = self._alias
-        row = self._row(alias.current) if alias and alias.current else None
-        return Path(row.path) if row else None
+        return self._row(alias.current) if alias and alias.current else None
+
+    def not_loaded(self) -> dict[str, str]:
+        """Return which versions the alias names that an engine lacked when last seen, and why; the base answers for
+        them."""
+        alias, reasons = self._alias, self._not_loaded
+        named = (alias.current, alias.previous) if alias else ()
+        return {version: reasons[version] for version in named if version and version in reasons}
 
     def report_missing(self, version: str) -> None:
         """Let the watcher load the adapters again: the engine does not know `version`."""
         if version != self._base:
+            self._not_loaded.setdefault(version, "the engine does not know it")
             self._missing.set()
 
     async def load_all(self) -> None:
@@ -70,6 +81,7 @@ class Serving:
         A version the engine refuses is logged; until it is loaded the base answers, and that is counted.
         """
         async with self._changing:
+            self._loaded_at = time.monotonic()
             self._remember(await asyncio.to_thread(self._store.alias, self._name))
             await self._tidy()
             alias = self._alias
@@ -117,8 +129,8 @@ class Serving:
                 if expected_generation not in (None, alias.generation):
                     raise moved(alias, expected_generation)
                 row = await self._found(version)
-                await self._admit(row)
                 probes = await asyncio.to_thread(read_probes, Path(row.path))
+                await self._admit(row)
                 for engine in self._engines:
                     distance = await check_effect(engine, version, probes)
                     logger.info("effect_checked", version=version, distance_nats=round(distance, 4))
@@ -174,7 +186,8 @@ class Serving:
         while not stop.is_set():
             pause_s = WATCH_EVERY_S
             try:
-                if self._missing.is_set():
+                due = self.not_loaded() and time.monotonic() - self._loaded_at >= RELOAD_EVERY_S
+                if due or self._missing.is_set():
                     self._missing.clear()
                     await self.load_all()
                     pause_s = RELOAD_PAUSE_S
@@ -236,9 +249,10 @@ class Serving:
     async def _admit(self, row: AdapterRow) -> None:
         """Load a version that may come to serve, in place of any other that waits.
 
-        One that an engine refuses is `refused`, and stays loaded nowhere unless the alias names it. An engine that is
-        away says nothing of the version.
+        One whose files are not sound changes nothing. One that an engine refuses is `refused`, and stays loaded nowhere
+        unless the alias names it. An engine that is away says nothing of the version.
         """
+        await asyncio.to_thread(read_manifest, Path(row.path))
         await asyncio.to_thread(self._store.set_adapter_state, row.version, "candidate")
         await self._tidy(room_for=row.version)
         try:
@@ -251,10 +265,18 @@ class Serving:
             raise VersionError(f"the engine refuses {row.version}: {error}", status=error.status) from error
 
     async def _load(self, row: AdapterRow) -> None:
-        await asyncio.to_thread(read_manifest, Path(row.path))
-        for engine in self._engines:
-            if row.version in await engine.models():
-                continue
+        try:
+            await self._load_lacking(row)
+        except (EngineError, CheckpointError) as error:
+            self._not_loaded[row.version] = str(error)
+            raise
+        self._not_loaded.pop(row.version, None)
+
+    async def _load_lacking(self, row: AdapterRow) -> None:
+        lacking = [engine for engine in self._engines if row.version not in await engine.models()]
+        if lacking:
+            await asyncio.to_thread(read_manifest, Path(row.path))
+        for engine in lacking:
             try:
                 await engine.load_adapter(row.version, Path(row.path))
             except EngineError as error:

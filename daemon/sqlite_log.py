@@ -45,7 +45,8 @@ class SqliteLog:
             with self._reached("poll") as db:
                 start = self._committed(db) if self._next is None else self._next
                 rows = db.execute(
-                    "SELECT offset, key, id, kind, value FROM records WHERE offset >= ? ORDER BY offset LIMIT ?",
+                    "SELECT offset, CAST(key AS TEXT), CAST(id AS TEXT), CAST(kind AS TEXT), CAST(value AS BLOB)"
+                    " FROM records WHERE offset >= ? ORDER BY offset LIMIT ?",
                     (start, max_records),
                 ).fetchall()
             if rows:
@@ -109,6 +110,8 @@ class SqliteLog:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # The port allows any one thread at a time, which SQLite's own serialised mode guards once more.
         db = sqlite3.connect(self._path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
+        # SQLite holds a writer to no type and to no encoding: whatever a foreign one put there, it must be readable.
+        db.text_factory = _read
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
@@ -123,3 +126,7 @@ class SqliteLog:
 def _text(value: str) -> str:
     """Keys come from foreign headers and bodies; SQLite takes no half of a surrogate pair."""
     return value.encode("utf-8", "replace").decode()
+
+
+def _read(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

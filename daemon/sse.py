@@ -9,7 +9,8 @@ ID_MEMBERS = ("prompt_token_ids", "token_ids")
 
 # Inside a JSON string every quote is escaped, so these bytes are a member and never part of a text.
 _VALUE = rb'(?<!\\)"(?:prompt_)?token_ids"\s*:\s*(?:null|\[[\d\s,]*\])'
-_MEMBER = re.compile(rb"\s*,\s*(?:" + _VALUE + rb")|(?:" + _VALUE + rb")(?:\s*,\s*)?")
+# Begins with no blanks: looking behind each of a run of them for the comma would take quadratic time.
+_MEMBER = re.compile(rb",\s*(?:" + _VALUE + rb")|(?:" + _VALUE + rb")(?:\s*,\s*)?")
 _BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_BOUNDARY = 4
 _NAME = b'token_ids"'

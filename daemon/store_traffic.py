@@ -95,18 +95,28 @@ class TrafficStore(StoreBase):
         with self._reading() as connection:
             return _known(connection, exchange_ids)
 
-    def session_of(self, keys: Sequence[str]) -> str | None:
-        """Return the session of the first of `keys` that is known."""
-        if not keys:
-            return None
+    def sessions_of(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the session of each of `keys` that is known."""
         c = tables.session_keys.c
+        known: dict[str, str] = {}
+        if keys:
+            with self._reading() as connection:
+                for some in _chunks(keys):
+                    rows = connection.execute(select(c.key, c.session_id).where(c.key.in_(some))).all()
+                    known.update({row.key: row.session_id for row in rows})
+        return known
+
+    def root_of(self, session_id: str) -> str | None:
+        """Return the root of a session; None where the session is not known."""
+        c = tables.sessions.c
         with self._reading() as connection:
-            for some in _chunks(keys):
-                rows = connection.execute(select(c.key, c.session_id).where(c.key.in_(some))).all()
-                known = {row.key: row.session_id for row in rows}
-                if found := next((known[key] for key in some if key in known), None):
-                    return found
-        return None
+            return connection.execute(select(c.root).where(c.id == session_id)).scalar()
+
+    def user_of(self, session_id: str) -> str | None:
+        """Return who opened a session, where the client said so."""
+        c = tables.sessions.c
+        with self._reading() as connection:
+            return connection.execute(select(c.user).where(c.id == session_id)).scalar()
 
     def exchanges_of(self, session_id: str) -> list[Exchange]:
         """Return a session's exchanges by the proxy's sequence; the trace orders them by history."""

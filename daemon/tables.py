@@ -172,7 +172,7 @@ READ_ONLY = "secondnature_read_only"
 
 
 def open_engine(url: str, *, busy_timeout_s: float) -> Engine:
-    """Return an engine for a SQLite or PostgreSQL URL. Raises ConfigError for any other."""
+    """Return an engine for a SQLite or PostgreSQL URL. Raises ConfigError for any other, and without the driver."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -182,12 +182,17 @@ def open_engine(url: str, *, busy_timeout_s: float) -> Engine:
         return _sqlite(parsed, busy_timeout_s)
     if kind == "postgresql":
         timeouts = f"-c lock_timeout={int(busy_timeout_s * 1000)}"
-        return create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
-            pool_pre_ping=True,
-            pool_timeout=busy_timeout_s,
-            connect_args={"connect_timeout": max(int(busy_timeout_s), 2), "options": timeouts},
-        )
+        try:
+            return create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                pool_pre_ping=True,
+                pool_timeout=busy_timeout_s,
+                connect_args={"connect_timeout": max(int(busy_timeout_s), 2), "options": timeouts},
+            )
+        except ImportError as error:
+            raise ConfigError(
+                f"the driver of the PostgreSQL store cannot be imported ({error}); install secondnature[postgres]"
+            ) from error
     raise ConfigError(f"the store cannot be kept in {parsed.drivername!r}; give sqlite:///FILE or postgresql://…")
 
 

@@ -6,7 +6,8 @@ A crash at any moment repeats at most what was written and not yet committed, an
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -105,7 +106,7 @@ class Tail:
         return self._status.lag_records
 
     def run(self, stop: threading.Event) -> None:
-        """Read until `stop` is set, or until too many records in a row cannot be read."""
+        """Read until `stop` is set. Once too many records cannot be read, nothing is: only the lag is followed."""
         pause_s = FIRST_PAUSE_S
         while not stop.is_set():
             try:
@@ -113,15 +114,21 @@ class Tail:
             except _HaltedError as halt:
                 self._set(TailState.HALTED, str(halt))
                 logger.error("tail_halted", reason=str(halt))  # noqa: TRY400 - the reason says it all
+                self._see_lag()
+                while not stop.wait(LAG_EVERY_S):
+                    self._see_lag()
                 return
             except (LogUnavailableError, StoreUnavailableError) as error:
                 of_log = isinstance(error, LogUnavailableError)
                 self._set(TailState.WAITING_FOR_LOG if of_log else TailState.WAITING_FOR_STORE, str(error))
                 logger.warning("tail_waits", reason=str(error), pause_s=pause_s)
+                if not of_log:
+                    self._see_lag()
             except Exception as error:
                 # The edge of the loop: a reader that dies silently loses traffic once the log's retention ends.
                 self._set(TailState.FAILING, f"{type(error).__name__}: {error}")
                 logger.exception("tail_failing", pause_s=pause_s)
+                self._see_lag()
             else:
                 pause_s = FIRST_PAUSE_S
                 continue
@@ -238,6 +245,11 @@ class Tail:
             dead_letters=self._status.dead_letters + len(handled.dead),
         )
 
+    def _see_lag(self) -> None:
+        """Bring the lag up to date beside a failure. Where the log cannot say it, what was last seen stays."""
+        with suppress(Exception):
+            self._status = replace(self._status, lag_records=self._log.lag_records())
+
     def _set(self, state: TailState, reason: str = "") -> None:
         self._status = replace(self._status, state=state, reason=reason)
 
@@ -249,6 +261,7 @@ class _Sessions:
         self._store = store
         self._known = known
         self._claimed: dict[str, str] = {}
+        self._roots: dict[str, str] = {}
 
     def place(self, exchange: Exchange) -> Ingested | None:
         """Return where a new exchange belongs, None for one that is known."""
@@ -257,14 +270,17 @@ class _Sessions:
         assignment = assign(exchange, self)
         self._known.add(exchange.id)
         self._claimed.update(dict.fromkeys(assignment.keys, assignment.session_id))
+        self._roots[assignment.session_id] = assignment.root
         return Ingested(exchange, assignment.session_id, assignment.root, assignment.keys)
 
-    def session_of(self, keys: Sequence[str]) -> str | None:
-        """Return the session of the first of `keys` that this batch or the store knows."""
-        for at, key in enumerate(keys):
-            if key in self._claimed:
-                return self._store.session_of(keys[:at]) or self._claimed[key]
-        return self._store.session_of(keys)
+    def sessions_of(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Return the session of each of `keys` that this batch or the store knows."""
+        here = {key: self._claimed[key] for key in keys if key in self._claimed}
+        return {**self._store.sessions_of([key for key in keys if key not in here]), **here}
+
+    def root_of(self, session_id: str) -> str | None:
+        """Return the root of a session of this batch or the store."""
+        return self._roots.get(session_id) or self._store.root_of(session_id)
 
 
 def parse(record: StoredRecord) -> Exchange | Feedback:

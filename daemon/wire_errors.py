@@ -2,8 +2,12 @@
 
 from typing import Any
 
-import orjson
 from starlette.types import Send
+
+from daemon.body import encode_json
+
+CONTROL_HEADER = "x-secondnature-control"
+"""Stands in what the control routes answer, so that the command can tell a daemon from any other server of JSON."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -15,7 +19,7 @@ def error_body(message: str, kind: str, *, param: str | None = None, code: str |
 
 def error_event(message: str, code: str) -> bytes:
     """Return the server-sent event that tells a stream's reader that no more will come."""
-    return b"data: " + orjson.dumps(error_body(message, "upstream_error", code=code)) + b"\n\n"
+    return b"data: " + encode_json(error_body(message, "upstream_error", code=code)) + b"\n\n"
 
 
 async def send_error(
@@ -34,7 +38,7 @@ async def send_error(
 
 async def send_json(send: Send, status: int, value: dict[str, Any], headers: Headers | None = None) -> None:
     """Send a whole JSON response."""
-    await send_whole(send, status, orjson.dumps(value), [(b"content-type", b"application/json"), *(headers or [])])
+    await send_whole(send, status, encode_json(value), [(b"content-type", b"application/json"), *(headers or [])])
 
 
 async def send_whole(send: Send, status: int, body: bytes, headers: Headers) -> None:

@@ -30,10 +30,12 @@ _ROLES = {
 _FRAMEWORK = re.compile(
     r"\A\s*(validation feedback:|\d+ validation errors?\b|\[error\] you did not use a tool|invalid (format"
     r"|or incomplete response)"
-    r"|could not parse (llm|your) output|(your|the) (last |previous )?(output|response|reply|message) (was not"
-    r"|did not|could not|is not|must)"
-    r"\b.{0,80}(format|pars|tool|json|schema)|error in code parsing:|please continue working on the task\b"
-    r"|i encountered an error while trying to use the tool)|fix the errors? and try again\.?\s*\Z",
+    r"|could not parse (llm|your) output"
+    r"|(your|the) (last |previous )?(output|response|reply|message) (could not be pars"
+    r"|did not (contain|include) (a|any) (valid )?(tool|function)|must (be|contain|use) (a|one|valid)\b)"
+    r"|error in code parsing:|please continue working on the task\b"
+    r"|i encountered an error while trying to use the tool"
+    r"|[^.]{0,60}\b(validation|parsing|schema) errors?\b.*fix the errors? and try again\.?\s*\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 _COMPACTION = re.compile(

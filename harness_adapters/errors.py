@@ -44,6 +44,15 @@ class EngineError(SecondNatureError):
         """
         return self.status in (None, 408, 429, 502, 503, 504)
 
+    @property
+    def refusal(self) -> bool:
+        """Whether the engine refused the prompt itself, as too long or malformed.
+
+        Any other error says nothing of the prompt: the engine is away, is dying, answers in a shape of its own, or does
+        not have the adapter, perhaps not yet again after a start.
+        """
+        return self.status in (400, 413, 422)
+
 
 class VersionError(EngineError):
     """A version cannot serve: there is none of that name, an engine refuses it, or does not show what was learnt."""

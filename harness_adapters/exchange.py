@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 
 class Status(StrEnum):
@@ -26,7 +26,7 @@ class Sampled:
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
-    logprobs: tuple[float, ...] | None = None
+    logprobs: tuple[FiniteFloat, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Exchange:
     route_key: str
     sequence: int
     status: Status
-    started_at: float
+    started_at: FiniteFloat
     """Unix time in seconds, for people; never used for order."""
     request: Mapping[str, Any]
     response: Mapping[str, Any] | None = None
@@ -57,8 +57,8 @@ class Exchange:
     harness: str = "openai_chat"
     http_status: int | None = None
     error: str | None = None
-    first_byte_s: float | None = None
-    duration_s: float | None = None
+    first_byte_s: FiniteFloat | None = None
+    duration_s: FiniteFloat | None = None
     place: str | None = None
     """Where an imported exchange stands in its file."""
 
@@ -70,8 +70,8 @@ class Feedback:
     id: str
     response_id: str
     tenant: str
-    created_at: float
-    rating: float | None = None
+    created_at: FiniteFloat
+    rating: FiniteFloat | None = None
     """From -1 (wrong) to 1 (right)."""
     comment: str | None = None
     accepted_edit: str | None = None

@@ -180,3 +180,12 @@ def _document(text: str) -> Mapping[str, Any] | list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, Mapping | list) else None
+
+
+_REASON = re.compile(r"\bthe user said:\s*(?P<reason>.+)\Z", re.IGNORECASE | re.DOTALL)
+
+
+def rejection_reason(text: str) -> str | None:
+    """Return what the person said who rejected a call, where the harness passes it on."""
+    found = _REASON.search(text)
+    return found["reason"].strip() if found else None

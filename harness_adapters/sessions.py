@@ -94,56 +94,79 @@ class Assignment:
 
 
 class SessionLookup(Protocol):
-    """Where the keys of earlier assignments are kept."""
+    """Where earlier assignments are kept. The latest to claim a key has it."""
 
-    def session_of(self, keys: Sequence[str]) -> str | None:
-        """Return the session of the first of `keys` that is known."""
+    def sessions_of(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Return the session of each of `keys` that is known."""
+        ...
+
+    def root_of(self, session_id: str) -> str | None:
+        """Return the root of a session; None where the session is not known."""
         ...
 
 
 class MemoryLookup:
-    """A SessionLookup in memory; the latest to claim a key has it."""
+    """A SessionLookup in memory."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, str] = {}
+        self._roots: dict[str, str] = {}
 
-    def session_of(self, keys: Sequence[str]) -> str | None:
-        """Return the session of the first of `keys` that is known."""
-        return next((self._sessions[key] for key in keys if key in self._sessions), None)
+    def sessions_of(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Return the session of each of `keys` that is known."""
+        return {key: self._sessions[key] for key in keys if key in self._sessions}
+
+    def root_of(self, session_id: str) -> str | None:
+        """Return the root of a session; None where the session is not known."""
+        return self._roots.get(session_id)
 
     def remember(self, assignment: Assignment) -> None:
-        """Keep an assignment's keys."""
+        """Keep an assignment."""
         self._sessions.update(dict.fromkeys(assignment.keys, assignment.session_id))
+        self._roots.setdefault(assignment.session_id, assignment.root)
 
 
 def assign(exchange: Exchange, lookup: SessionLookup) -> Assignment:
     """Say which session an exchange belongs to.
 
-    A named session is taken at its word, but calls in it with another system prompt or other tools (titles, summaries,
-    sub-agents) become sessions of their own under the first one's root. Otherwise the exchange belongs where its
-    longest answered prefix belongs, or where the same request was made before. An opening request never joins another
-    that happens to read the same: it may be another person's.
+    A session only grows: a request joins the one whose latest request it begins with, or that has made it before. One
+    that goes on from an earlier point (an edited message, a second regenerated answer, the other of two people who
+    opened alike and were answered alike) opens a session of its own under the same root. So does, in a session the
+    client names, whatever repeats nothing of it: titles, summaries, sub-agents, a compacted history.
+
+    Anybody may open alike, so an opening request joins no other, unless the client names its session.
     """
-    if exchange.session:
-        return _assign_named(exchange, exchange.session, lookup)
-    keys = history_keys(exchange.tenant, exchange.request)
-    again = stable_id("request", keys[0]) if keys else None
-    has_answer = any(m.get("role") == "assistant" for m in messages_of(exchange.request))
-    found = lookup.session_of([*keys, again] if again and has_answer else keys)
-    session = found or stable_id("session", exchange.id)
+    messages = messages_of(exchange.request)
+    name = exchange.session and stable_id("named", exchange.tenant, exchange.session)
+    scope = stable_id("scope", name, _kind(exchange.request)) if name else "open"
+    chain = _chain(exchange.tenant, exchange.request, messages)
     answered = answer_key(exchange.tenant, exchange.request, exchange.response)
-    return Assignment(session_id=session, root=session, keys=tuple(key for key in (answered, again) if key))
-
-
-def _assign_named(exchange: Exchange, name: str, lookup: SessionLookup) -> Assignment:
-    main_key = stable_id("named", exchange.tenant, name)
-    kind_key = stable_id("named", exchange.tenant, name, _kind(exchange.request))
-    main = lookup.session_of([main_key])
-    if main is None:
-        session = stable_id("session", exchange.tenant, name)
-        return Assignment(session_id=session, root=session, keys=(main_key, kind_key))
-    session = lookup.session_of([kind_key]) or stable_id("session", exchange.tenant, name, kind_key)
-    return Assignment(session_id=session, root=main, keys=(kind_key,))
+    opening = 0 if name else next((i for i, m in enumerate(messages) if m.get("role") == "assistant"), len(messages))
+    # Of each point of the history: it stood in a request, a request went on behind it, it was the model's answer.
+    stood, went_on, said = ([stable_id(what, scope, key) for key in chain] for what in ("stood", "on", "said"))
+    known = lookup.sessions_of([*stood[opening:], *went_on, *said, *([name] if name else [])])
+    at = next((i for i in reversed(range(opening, len(chain))) if stood[i] in known), None)
+    if at is None:
+        at = next((i for i in reversed(range(len(chain))) if said[i] in known), None)
+        before = None if at is None else known[said[at]]
+    else:
+        before = known[stood[at]]
+    forked = at is not None and went_on[at] in known
+    main = known.get(name) if name else None
+    if before is not None and not forked:
+        session = before
+    elif name and main is None:
+        session = name
+    else:
+        session = stable_id("session", exchange.id)
+    new = opening if at is None else max(at, opening)
+    claims = [*stood[new:], *went_on[new:-1], *([stable_id("said", scope, answered)] if answered else [])]
+    parent = before or main
+    return Assignment(
+        session_id=session,
+        root=(lookup.root_of(parent) or parent) if parent else session,
+        keys=tuple([*claims, name] if name and main is None else claims),
+    )
 
 
 def _kind(request: Mapping[str, Any]) -> str:
@@ -186,8 +209,8 @@ def order(exchanges: Iterable[Exchange]) -> list[Exchange]:
     return ordered
 
 
-def trace_of(session_id: str, root: str, exchanges: Iterable[Exchange]) -> Trace:
-    """Make the trace of one session.
+def trace_of(session_id: str, root: str, exchanges: Iterable[Exchange], user: str | None = None) -> Trace:
+    """Make the trace of one session. `user` is who opened its lineage; without one, who opened the session.
 
     Its turns are the messages of the latest request that nothing continued, as that request gave them, and its answer.
     Abandoned branches are dropped; a failed exchange brings its request's messages alone. Agent turns name the exchange
@@ -205,7 +228,6 @@ def trace_of(session_id: str, root: str, exchanges: Iterable[Exchange]) -> Trace
     keys = _chain(leaf.tenant, leaf.request, messages)
     turns = _turns(messages, [answers.get(key) for key in keys], leaf.place)
     compacted = any(author_of(m).reason == COMPACTION for m in messages)
-    first = {_opening(e.request) for e in ordered if messages_of(e.request)}
     tools = leaf.request.get("tools")
     return Trace(
         id=session_id,
@@ -213,12 +235,16 @@ def trace_of(session_id: str, root: str, exchanges: Iterable[Exchange]) -> Trace
         tenant=leaf.tenant,
         turns=turns,
         root=root,
-        user=leaf.user,
+        user=user or ordered[0].user,
         tools=tuple(t for t in tools if isinstance(t, Mapping)) if isinstance(tools, list) else (),
-        complete=not compacted
-        and len(first) <= 1
-        and not any(e.request.get(k) for e in ordered for k in _SERVER_HISTORY),
+        complete=not compacted and not any(e.request.get(k) for e in ordered for k in _SERVER_HISTORY),
+        inherited=0 if root == session_id else _answered(messages_of(ordered[0].request)),
     )
+
+
+def _answered(messages: Sequence[Message]) -> int:
+    """Return how many messages there are up to the last answer."""
+    return max((i + 1 for i, message in enumerate(messages) if message.get("role") == "assistant"), default=0)
 
 
 def _leaf(ordered: Sequence[Exchange]) -> Exchange:
@@ -232,10 +258,6 @@ def _leaf(ordered: Sequence[Exchange]) -> Exchange:
     return max(
         leaves or ordered, key=lambda e: (e.status is Status.OK and answer_of(e.response) is not None, e.sequence)
     )
-
-
-def _opening(request: Mapping[str, Any]) -> str:
-    return next((canonical(m) for m in messages_of(request) if m.get("role") not in ("system", "developer")), "")
 
 
 def _turns(messages: Sequence[Message], sampled_by: Sequence[Exchange | None], place: str | None) -> tuple[Turn, ...]:

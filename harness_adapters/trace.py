@@ -80,6 +80,8 @@ class Trace:
     user: str | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     complete: bool = True
+    inherited: int = 0
+    """How many turns, from the first, a fork shares with the session it left; what they show was seen there."""
 
     def prefix(self, turn: int) -> list[Message]:
         """The messages the model was shown before it wrote `turn`."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from harness_adapters.exchange import Feedback
+from harness_adapters.outcome import rejection_reason
 from harness_adapters.trace import Author, Outcome, ToolCall, Trace, Turn
 from hinting.reading import is_praise, negative, reads_as_correction, same_request, takes_back
 from hinting.signal import Fault, Signal, SignalKind, signal_id
@@ -30,12 +31,15 @@ CONFIDENCE = {
 }
 
 _SUCCESS = (Outcome.OK, Outcome.OK_EMPTY, Outcome.UNKNOWN)
-_REJECTION_REASON = "the user said:"
 
 
 def detect(trace: Trace, feedback: Sequence[Feedback] = ()) -> list[Signal]:
-    """Return the signals of a trace, in the order in which they are shown; those of explicit feedback come last."""
-    signals = [*_tool_signals(trace), *_human_signals(trace)]
+    """Return the signals of a trace, in the order in which they are shown; those of explicit feedback come last.
+
+    What a fork inherited was shown in the session it left.
+    """
+    shown = [*_tool_signals(trace), *_human_signals(trace)]
+    signals = [s for s in shown if s.shown_by is None or s.shown_by >= trace.inherited]
     signals.sort(key=lambda s: (s.shown_by or 0, s.target))
     return [*signals, *_feedback_signals(trace, feedback)]
 
@@ -50,6 +54,8 @@ def accepted_turns(trace: Trace, feedback: Sequence[Feedback] = ()) -> list[int]
     liked = {f.response_id for f in feedback if f.rating is not None and f.rating > 0}
     accepted = {t.index for t in trace.turns if t.author is Author.AGENT and t.response_id and t.response_id in liked}
     for human, agent in _answered(trace):
+        if human.index < trace.inherited:
+            continue
         if is_praise(human.text) or not negative(human.text):
             accepted.add(agent.index)
     return sorted(accepted - wrong)
@@ -108,7 +114,7 @@ def _tool_signals(trace: Trace) -> Iterator[Signal]:
 
 def _tool_signal(trace: Trace, turn: Turn, agent: Turn, call: ToolCall | None) -> Signal:
     if turn.outcome is Outcome.REJECTED_BY_HUMAN:
-        given = _REJECTION_REASON in turn.text
+        given = rejection_reason(turn.text) is not None
         rule, fault = ("rejected_with_reason", Fault.AGENT) if given else ("rejected", Fault.UNKNOWN)
         return _signal(trace, SignalKind.REJECTED_ACTION, agent.index, turn, rule, fault=fault)
     fix, flaky = _retry(trace, turn, call)

@@ -15,6 +15,9 @@ class Sampling:
     top_p: float = 1.0
     max_tokens: int = 256
     seed: int | None = None
+    pure: bool = False
+    """Whether the temperature alone shapes the distribution: no `top_p`, and no defaults that the engine has taken from
+    the model, such as its `top_k` or penalties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

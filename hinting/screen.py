@@ -13,10 +13,11 @@ from harness_adapters.trace import Author, Trace, Turn
 from hinting.grade import function_of, properties_of
 from hinting.hint import Hint
 from hinting.sentences import sentences
-from hinting.signal import Signal
+from hinting.signal import Signal, SignalKind
 
 MAX_SENTENCES, MAX_CHARS = 3, 400
 _SPAN_WORDS = 8
+_VALUE_CHARS = 3
 
 _REDACTED = re.compile(
     r"\b(?i:redacted)\b|\*{4,}|[\[<{(](?:[A-Z][A-Z_]*[_:#][A-Za-z0-9]+|"
@@ -79,7 +80,8 @@ def screen(hint: Hint, trace: Trace, signal: Signal | None = None) -> str | None
     if _names_call(text, trace, hint.target):
         return "tool_values"
     known = _known(trace, hint.target)
-    if any(not _stands_in(value, known) for value in _entities(text)):
+    values = [*_entities(text), *(value for value in _later_values(trace, hint.target) if _stands_in(value, text))]
+    if any(not _stands_in(value, known) for value in values):
         return "entity"
     later, quotable = _later(trace, hint.target, signal)
     allowed = _spans(known) | _spans(quotable)
@@ -109,7 +111,11 @@ def _later(trace: Trace, target: int, signal: Signal | None) -> tuple[str, str]:
         showing = next((turn for turn in rest[1:] if turn.author in askers), None)
     others = [turn for turn in rest if turn is not showing]
     said = [f"{turn.text}\n{' '.join(call.arguments for call in turn.tool_calls)}" for turn in others]
-    return "\n".join(said), f"{showing.text if showing else ''}\n{signal.evidence if signal else ''}"
+    evidence = signal.evidence if signal else ""
+    if signal is not None and signal.kind is SignalKind.ACCEPTED_EDIT:
+        # What the person kept is the answer itself, and no rule.
+        return "\n".join([*said, evidence]), ""
+    return "\n".join(said), f"{showing.text if showing else ''}\n{evidence}"
 
 
 def _entities(text: str) -> Iterator[str]:
@@ -150,20 +156,23 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value).strip()
 
 
-def _names_call(text: str, trace: Trace, target: int) -> bool:
-    """Say whether a declared tool is named together with a value it is later called with."""
-    names = {str(function_of(tool).get("name")) for tool in trace.tools}
+def _later_values(trace: Trace, target: int) -> Iterator[str]:
+    """Yield the argument values of the calls from the target turn on, without words that the tools declare."""
     vocabulary = {word.casefold() for tool in trace.tools for word in _words_of(tool)}
     for call in (call for turn in trace.turns[target:] for call in turn.tool_calls):
-        if call.name not in names or not _stands_in(call.name, text):
-            continue
         try:
             values = list(_leaves(json.loads(call.arguments)))
         except ValueError:
             continue
-        if any(len(v) >= 3 and v.casefold() not in vocabulary and _stands_in(v, text) for v in values):
-            return True
-    return False
+        yield from (value for value in values if len(value) >= _VALUE_CHARS and value.casefold() not in vocabulary)
+
+
+def _names_call(text: str, trace: Trace, target: int) -> bool:
+    """Say whether a declared tool is named together with a value it is later called with."""
+    names = {str(function_of(tool).get("name")) for tool in trace.tools}
+    called = {call.name for turn in trace.turns[target:] for call in turn.tool_calls}
+    named = any(_stands_in(name, text) for name in names & called)
+    return named and any(_stands_in(value, text) for value in _later_values(trace, target))
 
 
 def _words_of(tool: Mapping[str, Any]) -> Iterator[str]:

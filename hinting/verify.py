@@ -1,9 +1,8 @@
 """Trials: does a hint make the model get the turn right? The turn is sampled again, with the hint and without."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from harness_adapters.errors import EngineError, SecondNatureError
 from harness_adapters.prompt import Prompt
@@ -15,8 +14,7 @@ from hinting.model import ChatModel, Sampling
 from hinting.placement import PROBES, anchor, hint_block, splice, with_suffix
 from hinting.reply import read_reply
 from hinting.signal import Signal
-
-T = TypeVar("T")
+from hinting.together import together
 
 UNGRADED = "ungraded"
 """The reason of a hint whose every trial left the graders without an opinion; its trials say why."""
@@ -49,9 +47,9 @@ async def try_hints(
     returned untried. Otherwise all are tried at once.
 
     `prompt` is what the model was shown before that turn; without recorded ids it is rendered. At most
-    `max_concurrency` replies are sampled at once. An engine or template that refuses makes the hint fail with the
-    reason. Raises EngineError only when the engine is away or overloaded, which says nothing of the hints: try again
-    later. Raises ValueError when a hint is not of the signal's turn.
+    `max_concurrency` replies are sampled at once. An engine that refuses the prompt, or a template, makes the hint fail
+    with the reason. Raises every other EngineError, since it says nothing of the hints: try again later. Raises
+    ValueError when a hint is not of the signal's turn.
     """
     if any((hint.trace_id, hint.target) != (signal.trace_id, signal.target) for hint in hints):
         raise ValueError(
@@ -87,7 +85,7 @@ async def try_hints(
         return _judged(hint.tried((*trials, *without), HintState.FAILED), threshold)
 
     if not stop_at_full:
-        return sorted(await _all(tried(hint) for hint in hints), key=_rank)
+        return sorted(await together(tried(hint) for hint in hints), key=_rank)
     done: list[Hint] = []
     for hint in hints:
         done.append(await tried(hint))
@@ -96,20 +94,9 @@ async def try_hints(
     return sorted([*done, *hints[len(done) :]], key=_rank)
 
 
-async def _all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all at once and let each end before the first error is raised, so that none runs on unseen."""
-    results = await asyncio.gather(*awaitables, return_exceptions=True)
-    done: list[T] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        done.append(result)
-    return done
-
-
 def _refusal(error: SecondNatureError) -> str:
-    """Say why the turn cannot be tried; raise the error again where trying later may do."""
-    if isinstance(error, EngineError) and error.passing:
+    """Say why the turn cannot be tried; raise the error again where it says nothing of the turn."""
+    if isinstance(error, EngineError) and not error.refusal:
         raise error
     return f"{type(error).__name__}: {error}"
 
@@ -159,7 +146,7 @@ class _Bench:
         if first.passed is not True or self.rollouts == 1:
             return (first,)
         more = (self._trial(prompt, number, hinted=hinted) for number in range(1, self.rollouts))
-        return (first, *await _all(more))
+        return (first, *await together(more))
 
     async def _trial(self, prompt: Sequence[int], number: int, *, hinted: bool) -> Trial:
         seed = (self.sampling.seed or 0) + number

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from harness_adapters.outcome import rejection_reason
 from harness_adapters.trace import Author, Trace
 from hinting.cues import family_of
 from hinting.grade import failed_calls, function_of
@@ -18,11 +19,9 @@ OWN_WORDS = "own_words"
 _OWN_SENTENCES, _OWN_CHARS = 3, 300
 _OWN = {
     SignalKind.USER_REPEAT: 'Answer this in full: "{words}"',
-    SignalKind.TOOL_ERROR_RETRY: 'Call the tool so that this rule of it is kept: "{words}"',
     SignalKind.REJECTED_ACTION: 'Before acting, respect this: "{words}"',
 }
 _OWN_OTHERWISE = 'The user says: "{words}"'
-_REASON = re.compile(r"\bthe user said:\s*", re.IGNORECASE)
 _RATING_ALONE = re.compile(r"rated -?[\d.]+")
 _LIST_LINE = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 _MARKUP = re.compile(r"\*\*|^#{1,6} |`", re.MULTILINE)
@@ -33,8 +32,9 @@ Drafts = Iterator[tuple[str, str]]
 def propose(trace: Trace, signal: Signal, families: Callable[[str], Sequence[str]] = family_of) -> list[Hint]:
     """Return the candidate hints for one signal, the most specific first and the user's own words last.
 
-    Each family found in the evidence gives one to three texts. The own words are one more candidate, except for an
-    accepted edit: there they are the answer itself, and a teacher shown the answer teaches nothing (Goyal 2026).
+    Each family found in the evidence gives one to three texts. The own words are one more candidate, but not where
+    nobody spoke (a tool's error is the recorded failure itself), nor for an accepted edit: there they are the answer,
+    and a teacher shown the answer teaches nothing (Goyal 2026).
     """
     texts: dict[str, str] = {}
     for family, text in (*_by_rule(trace, signal, families), *_own_words(signal)):
@@ -112,13 +112,13 @@ def _by_edit(trace: Trace, signal: Signal) -> Drafts:
 def _words(signal: Signal) -> str:
     """Return what a person said in the evidence: without a harness's preamble, and nothing for a bare rating."""
     if signal.kind is SignalKind.REJECTED_ACTION:
-        return _REASON.split(signal.evidence)[-1]
+        return rejection_reason(signal.evidence) or signal.evidence
     return "" if _RATING_ALONE.fullmatch(signal.evidence) else signal.evidence
 
 
 def _own_words(signal: Signal) -> Drafts:
-    """Quote the evidence as guidance. Quotes inside are changed, as they would end the quote."""
-    if signal.kind is SignalKind.ACCEPTED_EDIT:
+    """Quote a person as guidance. Quotes inside are changed, as they would end the quote."""
+    if signal.kind in (SignalKind.ACCEPTED_EDIT, SignalKind.TOOL_ERROR_RETRY):
         return
     plain = _words(signal).translate(str.maketrans('"[]', "'()"))
     if words := trim(plain, max_sentences=_OWN_SENTENCES, max_chars=_OWN_CHARS):

@@ -90,11 +90,6 @@ def _adapter_config(config: RoundConfig) -> bytes:
     return json.dumps(plain, indent=2, sort_keys=True).encode()
 
 
-def _hyperparameters(config: RoundConfig, figures: Mapping[str, float]) -> dict[str, object]:
-    chosen: dict[str, object] = config.model_dump(mode="json", exclude={"base", "parent", "id", "version"})
-    return {**chosen, "measured": dict(figures)}
-
-
 def remove_unfinished(directory: Path) -> None:
     """Remove what a killed learner left half-written."""
     for leftover in directory.glob(f"{_TEMPORARY}*"):
@@ -126,7 +121,8 @@ def publish(directory: Path, config: RoundConfig, digests: Digests, publication:
             tokenizer_sha256=digests.tokenizer,
             template_sha256=digests.template,
             sample_ids=publication.sample_ids,
-            hyperparameters=_hyperparameters(config, publication.figures),
+            hyperparameters=config.model_dump(mode="json", exclude={"base", "parent", "id", "version"}),
+            figures=dict(publication.figures),
             files=files,
         )
         _write(temporary / MANIFEST_FILE, manifest.model_dump_json(indent=2).encode())

@@ -50,10 +50,8 @@ class OptimizerSettings(_Model):
 
 
 class ObjectiveSettings(_Model):
-    """The loss of ARCHITECTURE.md: repair term, and preservation weighted by `preserve_weight` (λ)."""
+    """The loss of ARCHITECTURE.md: reverse KL on repair samples, and on preservation samples weighted by λ."""
 
-    divergence: Literal["reverse_kl"] = "reverse_kl"
-    """D(student, teacher)."""
     top_k: int = Field(default=100, ge=1)
     """Student tokens compared one by one; the rest is one atom."""
     preserve_weight: float = Field(default=1.0, ge=0)
@@ -100,7 +98,10 @@ class StoppingSettings(_Model):
 
 
 class GateBounds(_Model):
-    """What a promotion needs. Guards compare the candidate with the adapter now serving, case by case."""
+    """What a promotion needs. Guards compare the candidate with the adapter now serving, case by case.
+
+    A guard's figure beyond its bound gives `hold`; with its whole 95 % interval beyond the bound it gives `reject`.
+    """
 
     min_flagged: int = Field(default=8, ge=1)
     """Graded flagged cases below which the answer is `hold`."""
@@ -143,6 +144,7 @@ class RoundConfig(_Model):
     stopping: StoppingSettings = StoppingSettings()
 
 
+Event = Literal["started", "refused", "step", "validated", "published", "finding", "failed"]
 Mode = Literal["offline", "one_step", "online", "preserve"]
 Split = Literal["train", "validate", "gate"]
 
@@ -179,7 +181,7 @@ class SampleSpec(_Model):
 class Progress(_Model):
     """One line of `progress.jsonl`. `figures` are plain numbers in the units their names carry."""
 
-    event: Literal["started", "refused", "step", "validated", "published", "finding", "failed"]
+    event: Event
     step: int = 0
     at: float
     """Unix time in seconds."""

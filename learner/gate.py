@@ -1,9 +1,11 @@
 """The gate: what was measured of a candidate and of the adapter now serving becomes a verdict. Needs no torch.
 
-The candidate is promoted only for a gain whose interval excludes zero while every guard stays inside its bound. Without
-graded cases there is no gain to read, and a person decides.
+The candidate is promoted only for a gain whose interval excludes zero while every guard stays inside its bound. It is
+rejected only where the evidence against it is as strong; anything between is held. Without graded cases there is no
+gain to read, and a person decides.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -76,20 +78,24 @@ class Verdict:
 
 
 def judge(results: Sequence[CaseResult], bounds: GateBounds) -> Verdict:
-    """Turn case results into a verdict."""
+    """Turn case results into a verdict.
+
+    A guard rejects where its whole interval lies beyond the bound; where its figure alone does, as by a single empty
+    reply among few, the answer is at most `hold`. A fall of recovery whose interval excludes zero rejects too.
+    """
     flagged = [r for r in results if r.kind == "flagged" and _graded(r)]
     passing = [r for r in results if r.kind == "passing" and _graded(r)]
     figures = [*_pass_rates(flagged, "recovery"), *_pass_rates(passing, "passing")]
     gain = paired_difference([(bool(r.candidate.passed), bool(r.serving.passed)) for r in flagged])
     figures.append(Figure(name="recovery_gain", **gain, n=len(flagged), role="gain", bound="> 0", ok=gain["low"] > 0))
-    figures += _guards(results, passing, bounds)
+    guards = _guards(results, passing, bounds)
+    figures += [guard.figure for guard in guards]
 
-    broken = [f for f in figures if f.role == "guard" and f.ok is False]
+    broken = [_outside(guard.figure) for guard in guards if guard.broken]
     ungraded = not flagged
     if broken:
-        reasons = [f"{f.name} is {f.value:.3g} (95 % {f.low:.3g} to {f.high:.3g}), outside {f.bound}" for f in broken]
-        return Verdict(decision=Decision.REJECT, reasons=tuple(reasons), figures=tuple(figures), ungraded=ungraded)
-    reasons: list[str] = []
+        return Verdict(decision=Decision.REJECT, reasons=tuple(broken), figures=tuple(figures), ungraded=ungraded)
+    reasons = [f"{_outside(guard.figure)}, too few cases to be sure" for guard in guards if not guard.figure.ok]
     if ungraded:
         reasons.append("no grader applied to any flagged turn: a person has to accept this candidate")
     elif len(flagged) < bounds.min_flagged:
@@ -179,6 +185,18 @@ def repetition(text: str) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """A guard's figure, and whether its whole interval lies beyond the bound."""
+
+    figure: Figure
+    broken: bool
+
+
+def _outside(figure: Figure) -> str:
+    return f"{figure.name} is {figure.value:.3g} (95 % {figure.low:.3g} to {figure.high:.3g}), outside {figure.bound}"
+
+
 def _graded(result: CaseResult) -> bool:
     return result.candidate.passed is not None and result.serving.passed is not None
 
@@ -203,31 +221,29 @@ def _pass_rates(results: Sequence[CaseResult], name: str) -> list[Figure]:
     return figures
 
 
-def _guards(results: Sequence[CaseResult], passing: Sequence[CaseResult], bounds: GateBounds) -> list[Figure]:
-    def guard(name: str, values: dict[str, float], n: int, bound: str, ok: bool) -> Figure:
-        return Figure(name=name, **values, n=n, role="guard", bound=bound, ok=ok)
+def _guards(results: Sequence[CaseResult], passing: Sequence[CaseResult], bounds: GateBounds) -> list[_Guard]:
+    def guard(name: str, found: dict[str, float], n: int, most: float, least: float = -math.inf) -> None:
+        ok = least <= found["value"] <= most
+        bound = f"≤ {most}" if least == -math.inf else f"{least} to {most}"
+        figure = Figure(name=name, **found, n=n, role="guard", bound=bound, ok=ok)
+        # One case alone has no spread from which an interval could be read.
+        guards.append(_Guard(figure, broken=n > 1 and (found["low"] > most or found["high"] < least)))
 
-    figures: list[Figure] = []
+    guards: list[_Guard] = []
     if passing:
         drop = paired_difference([(bool(r.serving.passed), bool(r.candidate.passed)) for r in passing])
-        limit = bounds.max_passing_drop
-        figures.append(guard("passing_drop", drop, len(passing), f"≤ {limit}", drop["value"] <= limit))
+        guard("passing_drop", drop, len(passing), bounds.max_passing_drop)
     kept = [r for r in results if r.kind == "passing"]
     kls = [r.kl_nats for r in kept if r.kl_nats is not None]
     if kls:
-        kl = mean_interval(kls)
-        figures.append(guard("kl_nats", kl, len(kls), f"≤ {bounds.max_kl_nats}", kl["value"] <= bounds.max_kl_nats))
+        guard("kl_nats", mean_interval(kls), len(kls), bounds.max_kl_nats)
     lengths = [(r.candidate.tokens, r.serving.tokens) for r in kept if r.serving.tokens]
     if lengths:
         ratio = ratio_interval(lengths)
-        inside = bounds.min_length_ratio <= ratio["value"] <= bounds.max_length_ratio
-        span = f"{bounds.min_length_ratio} to {bounds.max_length_ratio}"
-        figures.append(guard("length_ratio", ratio, len(lengths), span, inside))
+        guard("length_ratio", ratio, len(lengths), bounds.max_length_ratio, bounds.min_length_ratio)
     if results:
         rise = mean_interval([repetition(r.candidate.text) - repetition(r.serving.text) for r in results])
-        limit = bounds.max_repetition
-        figures.append(guard("repetition_rise", rise, len(results), f"≤ {limit}", rise["value"] <= limit))
+        guard("repetition_rise", rise, len(results), bounds.max_repetition)
         empty = paired_difference([(not r.candidate.text.strip(), not r.serving.text.strip()) for r in results])
-        limit = bounds.max_empty
-        figures.append(guard("empty_rise", empty, len(results), f"≤ {limit}", empty["value"] <= limit))
-    return figures
+        guard("empty_rise", empty, len(results), bounds.max_empty)
+    return guards

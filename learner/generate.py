@@ -14,9 +14,8 @@ class Generated:
     """One sampled reply. `logprobs` are of the distribution sampled from, its temperature included, in nats."""
 
     ids: tuple[int, ...]
+    """Up to and with the end-of-turn token, or as many as the limit allows."""
     logprobs: tuple[float, ...]
-    finished: bool
-    """Whether it ended with an end-of-turn token (which is in `ids`) and not at the token limit."""
 
 
 def draw(logits_BV: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -78,7 +77,7 @@ def _sample_batch(
             next_B, mask_BL, position_BL = next_B[keep], mask_BL[keep], position_BL[keep]
         input_BL = next_B[:, None]
         mask_BL = torch.cat([mask_BL, mask_BL.new_ones(len(alive), 1)], -1)
-    return [Generated(tuple(i), tuple(p), i[-1] in eos_ids) for i, p in zip(ids, logprobs, strict=True)]
+    return [Generated(tuple(i), tuple(p)) for i, p in zip(ids, logprobs, strict=True)]
 
 
 def sample(

@@ -28,6 +28,8 @@ class Manifest(BaseModel):
     template_sha256: str
     sample_ids: tuple[str, ...]
     hyperparameters: dict[str, object]
+    figures: dict[str, float] = {}
+    """What was measured of the published step on *validate*, in the units the names carry."""
     files: dict[str, str]
     """SHA-256 of every file beside this one, by relative path."""
 

@@ -11,6 +11,38 @@ from typing import Any, cast
 from harness_adapters.errors import RenderError
 from harness_adapters.trace import Message
 
+_PARAMETERS = frozenset(
+    (
+        *("self", "conversation", "conversations", "messages", "tools", "documents", "chat_template"),
+        *("add_generation_prompt", "continue_final_message", "tokenize", "padding", "truncation", "max_length"),
+        *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+    )
+)
+"""What `apply_chat_template` of transformers, and the templates' own renderer under it, take for parameters."""
+
+
+def template_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the variables that a client set for the chat template.
+
+    Raises RenderError for a name that is a parameter of `apply_chat_template`: a client could bring a template of its
+    own, which is a program, and one that need not end.
+    """
+    taken = sorted(_PARAMETERS.intersection(options or ()))
+    if taken:
+        raise RenderError(
+            f"chat_template_kwargs sets {', '.join(taken)}, which no client may: leave it out; only variables that the"
+            " model's own chat template reads, such as enable_thinking, can be set"
+        )
+    return dict(options or {})
+
+
+def well_formed(text: str) -> str:
+    """Return a text in which a question mark stands for each half of a surrogate pair: UTF-8 has no bytes for one.
+
+    JSON can spell such halves, and clients that cut a text at a fixed length send them.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
+
 
 def plain_message(message: Message) -> dict[str, Any]:
     """Return a message with its content as one text and its tool arguments as objects.

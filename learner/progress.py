@@ -7,12 +7,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from harness_adapters.errors import LearnerError
-from learner.config import PROGRESS_FILE, Progress
+from learner.config import PROGRESS_FILE, Event, Progress
 
-Event = Literal["started", "refused", "step", "validated", "published", "finding", "failed"]
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 

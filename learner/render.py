@@ -14,7 +14,8 @@ from harness_adapters.errors import RenderError
 from harness_adapters.prompt import Prompt
 from harness_adapters.trace import Message
 from hinting.placement import PROBES, anchor, hint_block, splice, with_suffix
-from learner.plain import plain_message, plain_tool
+from hinting.reply import read_reply
+from learner.plain import plain_message, plain_tool, template_options, well_formed
 
 
 def _end_of_turn_ids(base: Path, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -48,7 +49,7 @@ class Renderer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens added."""
-        return cast(list[int], self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return cast(list[int], self.tokenizer(well_formed(text), add_special_tokens=False)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, special tokens included."""
@@ -61,8 +62,8 @@ class Renderer:
     def completion_ids(self, prompt: Prompt, completion: Message) -> list[int]:
         """Return the ids of a recorded reply up to and with its end-of-turn token, re-tokenised.
 
-        Raises RenderError when the rendered reply is not the prompt plus the recorded text: then other ids were
-        sampled than would be learnt.
+        Raises RenderError when the rendered reply is not the prompt plus the recorded text and tool calls: then other
+        ids were sampled than would be learnt.
         """
         before = self.render(prompt)
         whole = replace(prompt, messages=(*prompt.messages, completion))
@@ -74,7 +75,7 @@ class Renderer:
         if end is None:
             raise RenderError("the chat template does not close a reply with an end-of-turn token")
         ids = tail[: end + 1]
-        self._check_reply(self.decode(ids[:-1]), plain_message(completion))
+        _check_reply(self.decode(ids[:-1]), plain_message(completion))
         return ids
 
     def hinted(self, prompt: Prompt, prompt_ids: Sequence[int], hint: str) -> tuple[list[int], int]:
@@ -89,14 +90,16 @@ class Renderer:
         at = anchor(prompt_ids, probe_a, probe_b)
         return splice(prompt_ids, at, hint_ids), at
 
-    def refuse_markers(self, messages: Sequence[Message]) -> None:
-        """Raise RenderError when a message quotes a special token, which the tokenizer would turn into a real one."""
-        for place, message in enumerate(messages):
-            quoted = next((token for token in self._special if token in json.dumps(message, ensure_ascii=False)), None)
+    def refuse_markers(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Raise RenderError when a message or a declared tool quotes a special token: it would become a real one."""
+        # As the template gets them: an agent may have escaped its tool arguments, and a marker in them.
+        shown = [(f"message {place}", plain_message(message)) for place, message in enumerate(messages)]
+        shown += [(f"the tool {tool.get('function', {}).get('name')}", plain_tool(tool)) for tool in tools]
+        for place, content in shown:
+            text = json.dumps(content, ensure_ascii=False)
+            quoted = next((token for token in self._special if token in text), None)
             if quoted is not None:
-                raise RenderError(
-                    f"message {place} quotes the special token {quoted}, which would become a real turn marker"
-                )
+                raise RenderError(f"{place} quotes the special token {quoted}, which would become a real turn marker")
 
     def _text(self, prompt: Prompt, *, generation_prompt: bool) -> str:
         try:
@@ -105,15 +108,38 @@ class Renderer:
                 tools=[plain_tool(tool) for tool in prompt.tools] or None,
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
-                **prompt.options,
+                **template_options(prompt.options),
             )
         except (TemplateError, TypeError, ValueError, KeyError) as error:
             raise RenderError(f"the chat template refuses the messages: {error}") from error
         return cast(str, text)
 
-    def _check_reply(self, text: str, completion: Mapping[str, Any]) -> None:
-        calls = cast(list[dict[str, Any]], completion.get("tool_calls", []))
-        missing = [call["function"]["name"] for call in calls if call["function"]["name"] not in text]
-        same = completion["content"] in text if calls else completion["content"].strip() == text.strip()
-        if missing or not same:
-            raise RenderError("the chat template changes the recorded reply, so its ids do not round-trip")
+
+def _arguments(value: object) -> str:
+    """Return tool arguments in one form: JSON with sorted keys, or the text as it is where it is not JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(value, sort_keys=True)
+
+
+def _check_reply(text: str, completion: Mapping[str, Any]) -> None:
+    content: str = completion["content"]
+    recorded = [
+        (call["function"]["name"], _arguments(call["function"]["arguments"]))
+        for call in cast(list[dict[str, Any]], completion.get("tool_calls", []))
+    ]
+    same = content.strip() == text.strip()
+    if recorded:
+        visible, calls = read_reply(text)
+        if not calls or not all(call.name for call in calls):
+            raise RenderError(
+                "the chat template writes tool calls in a form that cannot be read back, so nobody can tell whether "
+                "they are the recorded ones; only <tool_call>{JSON object}</tool_call> can. Record token ids instead"
+            )
+        read = [(call.name, _arguments(call.arguments)) for call in calls]
+        same = read == recorded and content in text and visible == read_reply(content)[0]
+    if not same:
+        raise RenderError("the chat template changes the recorded reply, so its ids do not round-trip")

@@ -12,10 +12,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 # Set before transformers is imported: a round needs no network, and its output is not a terminal.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -40,7 +39,7 @@ from learner.model import Policy, load_policy
 from learner.probe import Probe, read_probes
 from learner.progress import ProgressLog
 from learner.render import Renderer
-from learner.sample import Sample, read_samples
+from learner.sample import Sample, read_samples, sample_ids
 from learner.step import FrozenProbe, Trainer, student_row
 
 _CHECK_ROWS = 2
@@ -130,8 +129,11 @@ class Round:
         self.progress.emit("validated", step=step, figures=measured.figures | {"wall_s": wall_s})
         return measured
 
-    def train(self) -> tuple[Measured, Measured]:
-        """Train until no gain, too much drift, or the last step. Return the start and the best step, measured."""
+    def train(self) -> tuple[Measured, Measured, bool]:
+        """Train until no gain, too much drift, the last step, or an epoch of repair without a token to learn from.
+
+        Return the start and the best step, measured, and whether such an epoch was the end.
+        """
         stopping, batch = self.config.stopping, self.config.batch
         start = best = self.measure(0)
         rows = [student_row(sample) for sample in start.replies[:_CHECK_ROWS]]
@@ -144,10 +146,13 @@ class Round:
         without_gain = 0
         for step in range(1, stopping.max_steps + 1):
             repair, preserve = next(repairs), next(preserves)
-            figures = self.trainer.step(step, repair, preserve)
-            if figures is None:
-                self.progress.emit("finding", step=step, message="no reply has a token to learn from; lower skip_first")
-                break
+            tokenless: set[str] = set()
+            while (figures := self.trainer.step(step, repair, preserve)) is None:
+                # Fresh replies may all be no longer than skip_first; those to other samples need not be.
+                tokenless |= {s.id for s in repair}
+                if len(tokenless) == len(self.repair):
+                    return start, best, True
+                repair = next(repairs)
             self.learnt.append(self.learnt[-1] | {s.id for s in (*repair, *preserve)})
             self.progress.emit("step", step=step, figures=figures)
             if step == 1:
@@ -161,7 +166,7 @@ class Round:
             best = min(best, now, key=lambda measured: measured.gap_nats)
             if without_gain >= stopping.patience:
                 break
-        return start, best
+        return start, best, False
 
     def probes(self, best: Measured) -> list[Probe]:
         """Return the sequences on which the best step differs most from the start of the round."""
@@ -219,15 +224,28 @@ def check_start(parent: Path, policy: Policy) -> None:
 
 
 def _say_published(manifest: Manifest, progress: ProgressLog) -> None:
-    figures = cast(Mapping[str, float], manifest.hyperparameters["measured"])
-    progress.emit("published", step=manifest.step, message=manifest.id, figures=figures)
+    progress.emit("published", step=manifest.step, message=manifest.id, figures=manifest.figures)
+
+
+def _standing(directory: Path, config: RoundConfig) -> Manifest:
+    """Return the manifest of the checkpoint in `directory`. Raises LearnerError unless this round made it."""
+    manifest = read_manifest(directory / CHECKPOINT_DIR)
+    odd = [f"it is of {manifest.round_id}, not {config.id}"] if manifest.round_id != config.id else []
+    unknown = sorted(set(manifest.sample_ids) - sample_ids(directory / SAMPLES_FILE))
+    odd += [f"it learnt from {sample}, which {SAMPLES_FILE} lacks" for sample in unknown]
+    if odd:
+        raise LearnerError(
+            f"{directory} holds another round's checkpoint: {odd[0]}. Move {CHECKPOINT_DIR} away, or give the round a "
+            "directory of its own"
+        )
+    return manifest
 
 
 def run_round(directory: Path, progress: ProgressLog) -> None:
     """Run the round in `directory` to a checkpoint or a finding. Raises SecondNatureError when it cannot be run."""
     config = read_config(directory)
     if (directory / CHECKPOINT_DIR).exists():
-        _say_published(read_manifest(directory / CHECKPOINT_DIR), progress)
+        _say_published(_standing(directory, config), progress)
         return
     remove_unfinished(directory)
     if config.threads:
@@ -249,13 +267,15 @@ def run_round(directory: Path, progress: ProgressLog) -> None:
     if (missing := this.missing()) is not None:
         progress.emit("finding", message=missing)
         return
-    start, best = this.train()
+    start, best, tokenless = this.train()
     if best.step == 0:
-        progress.emit(
-            "finding",
-            message=f"no step came closer to the hinted teacher than the {start.gap_nats:.4f} nats at the start within "
-            f"a drift of {config.stopping.max_drift_nats} nats; nothing was published",
+        why = (
+            "no reply to any sample has a token to learn from; lower objective.skip_first"
+            if tokenless
+            else f"no step came closer to the hinted teacher than the {start.gap_nats:.4f} nats at the start within "
+            f"a drift of {config.stopping.max_drift_nats} nats"
         )
+        progress.emit("finding", message=f"{why}; nothing was published")
         return
     figures = best.figures | {"gap_before_nats": start.gap_nats}
     publication = Publication(

@@ -1,6 +1,7 @@
 """Sample: what one optimizer step sees of one turn, as token ids; and the reading and rendering of `samples.jsonl`."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from learner.render import Renderer
 class Sample:
     """One rendered turn. `completion_ids` are empty for a one-step sample until a reply has been sampled.
 
-    The teacher's prompt is the student's with the `hint_length` ids of the hint inserted at `hint_at`; that is
+    The teacher's prompt is the student's with the ids of the hint, if it has one, inserted at `hint_at`; that is
     asserted, because a teacher that differs anywhere else teaches something that no hint says.
     """
 
@@ -40,11 +41,6 @@ class Sample:
         assert teacher[: self.hint_at] == student[: self.hint_at], "the prompts differ before the hint"
         assert teacher[len(teacher) - after :] == student[self.hint_at :], "the prompts differ behind the hint"
         assert len(self.loss_mask) == len(self.completion_ids)
-
-    @property
-    def hint_length(self) -> int:
-        """How many ids the hint takes; 0 for preservation."""
-        return len(self.teacher_prompt_ids) - len(self.student_prompt_ids)
 
     @property
     def recorded(self) -> bool:
@@ -90,7 +86,7 @@ def render_sample(spec: SampleSpec, renderer: Renderer, config: RoundConfig) -> 
     """
     if (spec.hint is None) != (spec.mode == "preserve"):
         raise RenderError(f"a sample of mode {spec.mode} {'needs' if spec.hint is None else 'cannot have'} a hint")
-    renderer.refuse_markers(spec.messages)
+    renderer.refuse_markers(spec.messages, spec.tools)
     shown = Prompt(messages=spec.messages, tools=spec.tools, options=spec.template_options)
     prompt = spec.prompt_ids if spec.prompt_ids is not None else tuple(renderer.render(shown))
     if not prompt:
@@ -155,6 +151,15 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def _reason(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"
+
+
+def sample_ids(path: Path) -> set[str]:
+    """Return the ids of the readable lines of `samples.jsonl`. Raises LearnerError when the file is missing."""
+    found: set[str] = set()
+    for _, line in _lines(path):
+        with suppress(ValidationError):
+            found.add(SampleSpec.model_validate_json(line).id)
+    return found
 
 
 def read_samples(path: Path, renderer: Renderer, config: RoundConfig) -> tuple[list[Sample], list[Refusal]]:

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import orjson
 import typer
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness_adapters.errors import ConfigError, SecondNatureError
-from ops.client import DaemonClient, DaemonUnreachableError
+from ops.client import DaemonClient, DaemonUnreachableError, segment
 
 EXIT_FAILED, EXIT_USAGE, EXIT_GATE, EXIT_UNREACHABLE = 1, 2, 3, 4
 
@@ -41,10 +41,14 @@ for name, group in (
 ):
     app.add_typer(group, name=name)
 
+PIPE_WIDTH = 10_000
+
 err = Console(stderr=True)
 
-ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="The TOML file; environment alone without.")]
-UrlOption = Annotated[str | None, typer.Option("--url", help="The daemon's address. [env: SECONDNATURE_URL]")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The TOML file; without one, the environment.")
+]
+UrlOption = Annotated[str | None, typer.Option("--url", help="The daemon's address; SECONDNATURE_URL without.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1000)]
 
@@ -54,14 +58,11 @@ def main() -> None:
     try:
         app()
     except DaemonUnreachableError as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        sys.exit(EXIT_UNREACHABLE)
+        _exit(error, EXIT_UNREACHABLE)
     except ConfigError as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        sys.exit(EXIT_USAGE)
+        _exit(error, EXIT_USAGE)
     except (SecondNatureError, OSError) as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        sys.exit(EXIT_FAILED)
+        _exit(error, EXIT_FAILED)
 
 
 @app.command()
@@ -103,11 +104,15 @@ def demo(
 
 
 @app.command()
-def doctor(config: ConfigOption = None, json: JsonOption = False) -> None:
+def doctor(
+    config: ConfigOption = None,
+    roles: Annotated[str, typer.Option(help="Check what these need: `all`, or some of `proxy,worker`.")] = "all",
+    json: JsonOption = False,
+) -> None:
     """Check that everything the configuration names is there and safe to use."""
     from ops.doctor import examine  # noqa: PLC0415
 
-    findings = examine(config)
+    findings = examine(config, roles.split(","))
     if json:
         _print_json(findings)
     else:
@@ -179,7 +184,7 @@ def traces_list(url: UrlOption = None, json: JsonOption = False, limit: LimitOpt
 @traces_app.command("show")
 def traces_show(trace_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
     """Show one session turn by turn."""
-    trace = DaemonClient(url).get(f"/api/traces/{trace_id}")
+    trace = DaemonClient(url).get(f"/api/traces/{segment(trace_id)}")
     if json:
         _print_json(trace)
         return
@@ -193,7 +198,11 @@ def signals_list(
 ) -> None:
     """List signals, newest first."""
     found = DaemonClient(url).get("/api/signals", limit=limit, state=state)
-    _show(found, json, ("id", "state", "kind", "trace_id", "target", "fault", "confidence", "evidence", "reason"))
+    if json:
+        _print_json(found)
+        return
+    rows = ((s["id"], s["state"], s["kind"], f"{s['trace_id']}#{s['target']}", s["evidence"]) for s in found)
+    _print_table(("id", "state", "kind", "turn", "evidence"), rows)
 
 
 @hints_app.command("list")
@@ -208,7 +217,7 @@ def hints_list(
 @hints_app.command("show")
 def hints_show(hint_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
     """Show one hint and every trial of it."""
-    hint = DaemonClient(url).get(f"/api/hints/{hint_id}")
+    hint = DaemonClient(url).get(f"/api/hints/{segment(hint_id)}")
     if json:
         _print_json(hint)
         return
@@ -227,7 +236,7 @@ def rounds_list(url: UrlOption = None, json: JsonOption = False) -> None:
 @rounds_app.command("show")
 def rounds_show(round_id: str, url: UrlOption = None, json: JsonOption = False) -> None:
     """Show one round and what the learner measured."""
-    row = DaemonClient(url).get(f"/api/rounds/{round_id}")
+    row = DaemonClient(url).get(f"/api/rounds/{segment(round_id)}")
     if json:
         _print_json(row)
         return
@@ -262,11 +271,16 @@ def adapters_list(url: UrlOption = None, json: JsonOption = False) -> None:
 @adapters_app.command("promote")
 def adapters_promote(version: str, url: UrlOption = None, json: JsonOption = False) -> None:
     """Serve a version on your own word, whatever its verdict."""
-    answer = DaemonClient(url, timeout_s=300).post(f"/api/adapters/{version}/promote")
+    answer = DaemonClient(url, timeout_s=300).post(f"/api/adapters/{segment(version)}/promote")
     if json:
         _print_json(answer)
     else:
         typer.echo(f"serving {answer['current']} (generation {answer['generation']})")
+
+
+def _exit(error: Exception, code: int) -> NoReturn:
+    err.print(_cell(str(error)), style="red", markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)
 
 
 def _stop_with_stdin() -> None:
@@ -290,10 +304,13 @@ def _print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for column in columns:
         # Ids are for copying: the other columns give way.
-        table.add_column(column, no_wrap=column in ("id", "version"), overflow="fold")
+        table.add_column(column, no_wrap=column in ("id", "version", "turn", "state", "kind"), overflow="fold")
+    # Whoever reads from a pipe wants a row a line.
+    piped = not sys.stdout.isatty()
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    Console().print(table, highlight=False)
+        cells = (_cell(value) for value in row)
+        table.add_row(*(Text(" ".join(cell.split()) if piped else cell) for cell in cells))
+    Console(width=PIPE_WIDTH if piped else None).print(table, highlight=False)
 
 
 def _cell(value: Any) -> str:

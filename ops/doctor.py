@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import aiohttp
 import daemon
 from daemon.config import Settings, load
 from daemon.engine import EngineClient
-from daemon.lifecycle import open_log
+from daemon.lifecycle import Daemon, Role, open_log, roles_of
 from daemon.store import Store
 from harness_adapters.errors import ConfigError, SecondNatureError
 from hinting.graders import load_graders
@@ -21,23 +21,29 @@ from hinting.graders import load_graders
 MIN_FREE_BYTES = 2 * 2**30
 
 
-def examine(config: Path | None) -> list[dict[str, Any]]:
-    """Return one finding a check: `check`, `ok`, `found`. A wrong configuration is itself the only finding."""
+Check = tuple[str, Callable[[Settings], str]]
+
+
+def examine(config: Path | None, roles: Iterable[str] = ("all",)) -> list[dict[str, Any]]:
+    """Return one finding a check: `check`, `ok`, `found`. A wrong configuration is itself the only finding.
+
+    What only the worker needs is checked where `roles` has it. Raises ConfigError for a role that is none.
+    """
+    wanted = roles_of(roles)
     try:
         settings = load(config)
     except ConfigError as error:
         return [{"check": "configuration", "ok": False, "found": str(error)}]
     findings = [{"check": "configuration", "ok": True, "found": str(config or "environment only")}]
-    checks: tuple[tuple[str, Callable[[Settings], str]], ...] = (
+    of_worker: tuple[Check, ...] = (("model files", _model_files), ("learner", _learner), ("graders", _graders))
+    checks: tuple[Check, ...] = (
         ("python", _python),
         ("packages", _packages),
         ("data folder", _data_folder),
-        ("model files", _model_files),
-        ("learner", _learner),
-        ("graders", _graders),
+        *(of_worker if "worker" in wanted else ()),
         ("log", _log),
         ("store", _store),
-        ("engine", _engine),
+        ("engine", lambda given: _engine(given, wanted)),
     )
     for name, check in checks:
         try:
@@ -65,7 +71,7 @@ def _data_folder(settings: Settings) -> str:
     text = f"{settings.data_dir} has {free / 2**30:.1f} GiB free"
     if free < MIN_FREE_BYTES:
         raise ConfigError(
-            f"{text}; checkpoints need at least {MIN_FREE_BYTES / 2**30:.0f} GiB: free some or move data_dir"
+            f"{text}; spool and checkpoints need at least {MIN_FREE_BYTES / 2**30:.0f} GiB: free some or move data_dir"
         )
     return text
 
@@ -116,14 +122,15 @@ def _store(settings: Settings) -> str:
         store.close()
 
 
-def _engine(settings: Settings) -> str:
-    if settings.engine.kind == "embedded":
+def _engine(settings: Settings, roles: frozenset[Role]) -> str:
+    if settings.engine.url is None:
+        Daemon(settings, roles)  # refuses roles that cannot have a child of their own
         return "embedded, started with the service"
 
     async def ask() -> str:
         async with aiohttp.ClientSession() as session:
             client = EngineClient.from_settings(settings, session)
-            await client.check_contract()
-            return f"vLLM {await client.version()} at {settings.engine.url}"
+            facts = await client.check_contract()
+            return f"{'embedded' if facts.embedded else 'vLLM'} {facts.version} at {settings.engine.url}"
 
     return asyncio.run(ask())

@@ -14,6 +14,8 @@ TEMPLATE = (
 )
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 PAD, END = 0, 2
+TOP_K = 20
+"""As many chat models' `generation_config.json` has it: vLLM takes it wherever a request says nothing of it."""
 TEXT = (
     "How do I return a pair of shoes that do not fit? You can return them within thirty days.",
     "Where is my parcel? Your parcel left the warehouse on Monday and arrives tomorrow.",
@@ -73,7 +75,9 @@ def make_tiny_model(path: Path, seed: int = 0) -> Path:
             for parameter in model.parameters():
                 if parameter.dim() == 2:
                     parameter.mul_(4.0)
-    model.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
+    model.generation_config = GenerationConfig(
+        eos_token_id=END, pad_token_id=PAD, do_sample=True, top_k=TOP_K, top_p=0.8
+    )
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path

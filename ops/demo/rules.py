@@ -10,7 +10,7 @@ import tomli_w
 
 from harness_adapters.errors import ConfigError
 from hinting.graders import RuleClause, RuleGraderConfig
-from ops.demo.scenario import COMPLAINTS
+from ops.demo.scenario import COMPLAINTS, TEMPERATURE
 
 ASKS_FOR_LIST = r"\b(?:list|one per line|on each line|each on its own line)\b"
 
@@ -68,7 +68,7 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
     settings = {
         "data_dir": str(data_dir),
         "model": {"name": name, "path": str(model)},
-        "hints": {"temperature": 0.6, "max_tokens": 80, "max_concurrency": 16},
+        "hints": {"temperature": TEMPERATURE, "max_tokens": 80, "max_concurrency": 16},
         "rounds": {
             "min_hints": 24,
             "min_validate": 5,
@@ -85,7 +85,7 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
             "generation": {"max_new_tokens": 40},
             "stopping": {"max_steps": 12, "validate_every": 4, "patience": 2},
         },
-        "gate": {"max_cases": 24},
+        "gate": {"max_cases": 24, "temperature": TEMPERATURE},
         "logging": {"json": False},
     }
     grader = rule.grader.model_dump(exclude_none=True)

@@ -48,12 +48,13 @@ def run_demo(*, rule: str, seed: int, keep: Path | None, plain: bool) -> dict[st
     if any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; --keep wants a new folder for the daemon's data")
     started = time.monotonic()
-    with stage("model", "fetching and converting SmolLM2-135M-Instruct (once)"):
-        model = _model_folder()
+    with stage("model", "SmolLM2-135M-Instruct, fetched and converted once") as say:
+        model = _model_folder(say)
     service = Service(folder, config_for(chosen, name=MODEL, model=model, data_dir=folder, seed=seed))
     try:
-        with stage("service", "starting the proxy, the worker and the embedded engine"):
+        with stage("service", "starting the proxy, the worker and the embedded engine") as say:
             service.start()
+            say(f"serving at {service.url}, log in {service.log_file}")
         report = asyncio.run(_walk(service, chosen, seed))
     finally:
         service.stop()
@@ -73,13 +74,16 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
         before = await desk.share(held_out, desk.holds, rng_seed)
         lists_before = await desk.share(held_out_lists, list_check, rng_seed)
     with stage("traffic", f"{len(topics)} users ask, complain and accept; {len(lists)} ask for lists") as say:
-        await asyncio.gather(
+        sessions = asyncio.gather(
             *(desk.topic_session(question, rng_seed + 7 * n) for n, question in enumerate(topics)),
             *(desk.list_session(question, rng_seed + 7 * n) for n, question in enumerate(lists)),
             *(desk.side_session(question, rng_seed + 7 * n) for n, question in enumerate(scenario.OTHER_WORK)),
         )
         seen = desk.traffic
-        say(f"{seen.requests} requests, {seen.complaints} complaints, {seen.accepted} answers accepted")
+        while not sessions.done():
+            await asyncio.wait([sessions], timeout=1)
+            say(f"{seen.requests} requests, {seen.complaints} complaints, {seen.accepted} answers accepted")
+        await sessions
     with stage("learning", "signals, hints, trials, training, gate, swap") as say:
         outcome = await _learn(service, desk, say)
     with stage("after", "asking the held-out topics and lists again"):
@@ -117,8 +121,8 @@ async def _learn(service: Service, desk: Desk, say: Callable[[str], None]) -> di
             status = await asyncio.to_thread(daemon.get, "/api/status")
             found = await asyncio.to_thread(daemon.get, "/api/rounds")
             if not found:
-                signals, hints, passed = (_count(status, noun) for noun in ("signals", "hints", "hints/passed"))
-                say(f"{signals} signals, {hints} hints tried, {passed} of them passed")
+                hints = _hints(status)
+                say(f"{_count(status, 'signals')} signals, {hints['tried']} hints tried, {hints['passed']} passed")
             else:
                 row = await asyncio.to_thread(daemon.get, f"/api/rounds/{found[0]['id']}")
                 say(_progress_line(row))
@@ -142,7 +146,7 @@ def _outcome(daemon: DaemonClient, row: dict[str, Any]) -> dict[str, Any]:
     samples = row["body"]["samples"]
     return {
         "signals": _count(status, "signals"),
-        "hints": {"proposed": _count(status, "hints"), "passed": _count(status, "hints/passed")},
+        "hints": _hints(status),
         "samples": {mode: samples.get(mode, 0) for mode in ("offline", "one_step", "preserve")},
         "steps": max(steps, default=0),
         "verdict": verdict["decision"] if verdict else row["state"],
@@ -175,14 +179,21 @@ def _roll_back(service: Service) -> float:
     return round(time.monotonic() - started, 3)
 
 
-def _model_folder() -> Path:
+def _model_folder(say: Callable[[str], None]) -> Path:
     quiet = {**os.environ, "TQDM_DISABLE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "ops.convert"], stdout=subprocess.PIPE, text=True, check=False, env=quiet
-    )
-    if done.returncode:
-        raise DemoError("the model could not be fetched or converted; the lines above say why")
-    return Path(done.stdout.strip())
+    command = [sys.executable, "-m", "ops.convert"]
+    words: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        for line in child.stderr:
+            words.append(line.rstrip())
+            say(words[-1].strip())
+        folder = child.stdout.read().strip()
+    if child.returncode:
+        last = "\n".join(words[-12:])
+        raise DemoError(f"the model could not be fetched or converted:\n{last}")
+    return Path(folder)
 
 
 _stages: dict[str, float] = {}
@@ -217,7 +228,19 @@ def _count(status: dict[str, Any], noun: str) -> int:
     return int(status["counts"].get(noun, 0))
 
 
+def _hints(status: dict[str, Any]) -> dict[str, int]:
+    """Count hints: written, tried (until one of a turn passed every trial), and passed."""
+    passed = _count(status, "hints/passed")
+    return {
+        "proposed": _count(status, "hints"),
+        "tried": passed + _count(status, "hints/failed"),
+        "passed": passed,
+    }
+
+
 def _progress_line(row: dict[str, Any]) -> str:
+    if row["state"] == "published":
+        return f"{row['id']}: the gate asks candidate and base the held-out turns"
     if not row["progress"]:
         return f"{row['id']}: {row['state']}"
     last = row["progress"][-1]
@@ -227,21 +250,24 @@ def _progress_line(row: dict[str, Any]) -> str:
 
 
 def _show(report: dict[str, Any], rule: HouseRule, folder: Path) -> None:
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0%}"
-
     heldout, lists = report["heldout"], report["lists_ok"]
+
+    def share(value: float | None, n: int) -> str:
+        return "-" if value is None else f"{round(value * n)} of {n}"
+
     table = Table("", "before", "after", "rolled back", title=f"House rule: {rule.summary}", title_justify="left")
     table.add_row(
-        f"held-out topics within the rule (n = {heldout['n']})",
-        *(share(heldout[k]) for k in ("before", "after", "after_rollback")),
+        "held-out topics within the rule",
+        *(share(heldout[k], heldout["n"]) for k in ("before", "after", "after_rollback")),
     )
-    table.add_row(f"lists still lists (n = {lists['n']})", share(lists["before"]), share(lists["after"]), "")
+    table.add_row("lists still lists", *(share(lists[k], lists["n"]) for k in ("before", "after")), "not asked")
     console = Console()
     console.print(table)
     hints, samples = report["hints"], report["samples"]
+    program = Path(sys.executable).parent / "secondnature"
     lines = [
-        f"{report['signals']} signals, {hints['passed']} of {hints['proposed']} hints passed their trials,",
+        f"{report['signals']} signals, {hints['proposed']} hints written, {hints['passed']} of {hints['tried']} tried"
+        " passed,",
         f"{samples['offline']} offline, {samples['one_step']} one-step and {samples['preserve']} preservation samples,"
         f" {report['steps']} steps.",
         f"Verdict: {report['verdict']}. {' '.join(report['reasons'])}",
@@ -249,10 +275,11 @@ def _show(report: dict[str, Any], rule: HouseRule, folder: Path) -> None:
         f" Failed requests: {report['failed_requests']}.",
         f"{report['wall_s']:.0f} s in all: " + ", ".join(f"{k} {v:.0f}" for k, v in report["stages_s"].items()) + ".",
         "",
-        f"Everything is kept in {folder}. To look around:",
-        f"  secondnature serve --config {folder}/secondnature.toml",
-        "  secondnature hints list",
-        "  secondnature rounds show round-0001",
+        f"Everything is kept in {folder}. To look around, serve it again (Ctrl-C ends it):",
+        f"  {program} serve --config {folder}/secondnature.toml",
+        "and in another terminal:",
+        f"  {program} hints list",
+        f"  {program} rounds show round-0001",
     ]
     for line in lines:
         console.print(line, **PLAIN)

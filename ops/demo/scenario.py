@@ -7,6 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 SYSTEM = "You are a helpful assistant for customers of Northwind, an online shop."
+TEMPERATURE = 0.3
+"""Of every answer, as help desks tend to have it."""
 HELD_OUT = 40
 SMALL_TALK = "Are you there?"
 

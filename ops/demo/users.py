@@ -10,10 +10,9 @@ from openai import AsyncOpenAI, OpenAIError
 from hinting.grade import GradeCase
 from hinting.graders import RuleGrader
 from ops.demo.rules import HouseRule
-from ops.demo.scenario import ACCEPTANCES, SYSTEM
+from ops.demo.scenario import ACCEPTANCES, SYSTEM, TEMPERATURE
 
 MAX_TOKENS = 80
-TEMPERATURE = 0.6
 LIST_LINES = 3
 PATIENCE = 1
 """Complaints a user makes about one answer before giving up."""

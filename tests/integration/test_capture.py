@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -11,7 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ def test_while_the_log_is_away_everything_waits_on_disk_and_keeps_its_order(tmp_
             recorder.end_raw(raw(e))
         wait_until(lambda: recorder.status().spool_records == 40)
         assert not recorder.status().log_available
-        assert recorder.status().queue_records == 0
+        wait_until(lambda: recorder.status().queue_records == 0)
         recorder.feedback(feedback("fb"))
     for e in sent[40:]:
         recorder.end_raw(raw(e))
@@ -278,6 +279,177 @@ def test_a_full_disk_leaves_a_good_spool_for_the_next_start(tmp_path: Path, log:
     Recorder(open_sqlite(tmp_path), tmp_path / "spool").close()
     assert {e.id: e for e in read_all(log)} == {e.id: e for e in sent}
     assert spools(tmp_path) == []
+
+
+class FullDisk:
+    """Makes a recorder's spool fail as on a full disk until there is room."""
+
+    def __init__(
+        self, recorder: Recorder, patch: pytest.MonkeyPatch, fails: Sequence[str] = ("put", "checkpoint")
+    ) -> None:
+        self.room = False
+        self.refused = 0
+        spool = recorder._spool  # pyright: ignore[reportPrivateUsage] - the disk under it is what fails
+        for name in fails:
+            patch.setattr(spool, name, self._wrapped(getattr(spool, name)))
+
+    def _wrapped(self, call: Callable[..., None]) -> Callable[..., None]:
+        def write(*given: Any) -> None:
+            if not self.room:
+                self.refused += 1
+                raise sqlite3.OperationalError("database or disk is full")
+            call(*given)
+
+        return write
+
+
+def test_what_a_full_disk_refuses_waits_in_memory_and_keeps_its_order(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    sent = conversation("a", 60)
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent[:20]:
+            recorder.end_raw(raw(e))
+        wait_until(lambda: recorder.status().spool_records == 20)
+        disk = FullDisk(recorder, monkeypatch)
+        for e in sent[20:]:
+            recorder.end_raw(raw(e))
+        wait_until(lambda: disk.refused >= 3)
+        assert recorder.status().queue_records == 40
+        assert "disk is full" in health.checks()["capture"].reason
+        disk.room = True
+        wait_until(lambda: recorder.status().queue_records == 0)
+        assert recorder.status().spool_fault == ""
+    wait_until(lambda: recorder.status().appended == 60)
+    recorder.close()
+    assert read_all(log) == sent
+    assert recorder.status().dropped == {}
+
+
+def test_a_log_that_is_there_is_served_beside_a_full_disk(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    sent = conversation("a", 40)
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent[:20]:
+            recorder.end_raw(raw(e))
+        wait_until(lambda: recorder.status().spool_records == 20)
+        disk = FullDisk(recorder, monkeypatch)
+        for e in sent[20:]:
+            recorder.end_raw(raw(e))
+        wait_until(lambda: disk.refused > 0)
+    wait_until(lambda: recorder.status().appended == 40)
+    recorder.close()
+    assert read_all(log) == sent
+
+
+def test_a_spool_that_cannot_even_forget_repeats_records_and_loses_none(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    sent = conversation("a", 40)
+    with locked(tmp_path / "log.sqlite"):
+        for e in sent[:20]:
+            recorder.end_raw(raw(e))
+        wait_until(lambda: recorder.status().spool_records == 20)
+        disk = FullDisk(recorder, monkeypatch, ("put", "remove", "checkpoint"))
+        for e in sent[20:]:
+            recorder.end_raw(raw(e))
+    wait_until(lambda: recorder.status().appended >= 40)
+    assert recorder.status().queue_records == 20
+    disk.room = True
+    wait_until(lambda: recorder.status().spool_records == recorder.status().queue_records == 0)
+    recorder.close()
+    assert read_all(log) == sent
+    assert recorder.status().dropped == {}
+
+
+def test_beyond_the_queue_a_full_disk_costs_content_and_readiness_names_it(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool", max_queue_records=5)
+    disk = FullDisk(recorder, monkeypatch)
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    sent = conversation("a", 10)
+    with locked(tmp_path / "log.sqlite"):
+        recorder.end_raw(raw(sent[0]))
+        wait_until(lambda: disk.refused > 0)
+        for e in sent[1:]:
+            recorder.end_raw(raw(e))
+        assert recorder.status().dropped == {"queue_full": 4}
+        assert "queue_full 4" in health.checks()["capture"].reason
+    recorder.close()
+    records = read_all(log)
+    assert records[:6] == sent[:6]
+    assert [(r.id, r.error) for r in records[6:]] == [(e.id, "content not recorded: queue_full") for e in sent[6:]]
+
+
+def test_what_a_full_disk_never_took_is_counted_at_the_end(
+    tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    FullDisk(recorder, monkeypatch)
+    with locked(tmp_path / "log.sqlite"):
+        for e in conversation("a", 5):
+            recorder.end_raw(raw(e))
+        recorder.close(timeout_s=0.5)
+    assert recorder.status().dropped == {"spool_error": 5}
+
+
+@contextmanager
+def small_file_system(folder: Path, size: int) -> Generator[Path]:
+    """Mount a file system of `size` bytes; needs to be root and the right to mount."""
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={size}", "none"]
+    if shutil.which("mount") is None or subprocess.run(["mount", *options, folder], check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_file_system_that_fills_up_and_is_emptied_costs_no_record(tmp_path: Path) -> None:
+    sent = [exchange(f"e{n}", [said("user", "x" * 20_000)], "y", sequence=n) for n in range(60)]
+    with small_file_system(tmp_path / "data", 2_000_000) as data:
+        recorder = Recorder(open_sqlite(data), data / "spool")
+        ballast = data / "ballast"
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        for e in sent:
+            recorder.begin(begun(e))
+            recorder.end_raw(raw(e))
+        wait_until(lambda: "disk" in recorder.status().spool_fault)
+        assert recorder.status().appended < 60
+        assert recorder.status().queue_records > 0
+        ballast.unlink()
+        recorder.close(timeout_s=DEADLINE_S)
+        with closing(open_sqlite(data)) as log:
+            assert read_all(log) == sent
+        assert "spool_error" not in recorder.status().dropped
+
+
+@pytest.mark.parametrize("depth", [90, 150, 250, 900])
+def test_what_is_nested_too_deep_to_be_read_leaves_a_record_without_content(
+    tmp_path: Path, log: SqliteLog, depth: int
+) -> None:
+    nested: Any = "]"
+    for n in range(depth):
+        nested = [nested, "]"] if n % 2 else {"}": nested}
+    e = exchange("e", [said("user", "q")], "a", sequence=1)
+    deep = replace(e, request={"odd": nested})
+    recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
+    recorder.end_raw(raw(deep))
+    recorder.close()
+    if depth < 100:
+        assert read_all(log) == [deep]
+    else:
+        assert [r.error for r in read_all(log)] == ["content not recorded: too_deep"]
+        assert recorder.status().dropped == {"too_deep": 1}
 
 
 def test_an_import_never_keeps_a_request_from_being_noted(tmp_path: Path, log: SqliteLog) -> None:

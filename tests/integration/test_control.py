@@ -21,6 +21,7 @@ from daemon.api import Parts
 from daemon.app import create_app, status_of
 from daemon.capture import Recorder
 from daemon.config import Settings, load
+from daemon.encoding import MAX_DEPTH
 from daemon.health import Check, Health
 from daemon.metrics import Metrics
 from daemon.proxy import tenant_of
@@ -189,9 +190,52 @@ async def test_a_rollback_that_is_repeated_never_goes_forward_again(tmp_path: Pa
             "serving": "help/desk@v1",
             "previous": "help/desk@v2",
             "generation": 3,
+            "not_loaded": {},
         }
         assert (await c.call("POST", "/api/rollback", {"lave": "help/desk@v1"}))[0] == 422
         assert (await c.call("POST", "/api/rollback"))[2]["current"] == "help/desk@v2"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"leave":NaN}', b'{"leave":"\\ud800"}', b'{"leave":7}', b"[]", b"{", b'{"leave":"\xff"}']
+)
+async def test_what_is_no_rollback_is_refused_and_not_repeated(tmp_path: Path, body: bytes) -> None:
+    async with control(tmp_path) as c:
+        c.store.flip("help/desk", "help/desk@v1", 0)
+        status, _, answer = await c.call("POST", "/api/rollback", body)
+        assert status == 422
+        assert answer["detail"].startswith("this is no rollback: ")
+        alias = c.store.alias("help/desk")
+        assert alias is not None
+        assert alias.current == "help/desk@v1"
+
+
+async def test_a_rollbacks_body_has_the_limit_of_all_bodies(tmp_path: Path) -> None:
+    async with control(tmp_path, server={"max_request_bytes": 2000}) as c:
+        status, _, answer = await c.call("POST", "/api/rollback", {"leave": "x" * 3000})
+        assert (status, "max_request_bytes" in answer["detail"]) == (413, True)
+
+
+async def test_what_a_query_holds_is_not_repeated(tmp_path: Path) -> None:
+    async with control(tmp_path) as c:
+        status, _, answer = await c.call("GET", "/api/traces?limit=hunter2")
+        assert status == 422
+        assert answer["detail"].startswith("query.limit ")
+        assert "hunter2" not in str(answer)
+
+
+@pytest.mark.parametrize("flaw", [{"started_at": float("nan")}, {"duration_s": float("inf")}, {"request": "deep"}])
+async def test_an_exchange_that_could_not_be_read_again_is_not_appended(tmp_path: Path, flaw: dict[str, Any]) -> None:
+    whole = exchange_json.dump_python(conversation("a", 1)[0], mode="json")
+    deep: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH):
+        deep = {"a": deep}
+    given = json.dumps({**whole, **(flaw if "request" not in flaw else {"request": deep})}).encode()
+    async with control(tmp_path) as c:
+        status, _, answer = await c.call("POST", "/api/exchanges", lines(conversation("b", 1)) + b"\n" + given)
+        assert status == 422
+        assert "finite number" in answer["detail"] or "levels deep" in answer["detail"]
+        assert (c.recorder.status().appended, c.recorder.status().spool_records) == (0, 0)
 
 
 async def test_the_command_rolls_back_once_though_its_first_answer_is_lost(tmp_path: Path) -> None:

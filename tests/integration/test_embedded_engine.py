@@ -1,6 +1,7 @@
 """The embedded engine as a process: batching, leaving clients, what it refuses, and how it ends."""
 
 import asyncio
+import io
 import json
 import os
 import shutil
@@ -18,15 +19,21 @@ import pytest
 import pytest_asyncio
 from tiny_model import make_tiny_adapter
 
+from daemon.config import load
 from daemon.embedded_process import EmbeddedEngine
 from daemon.engine import EngineClient
-from harness_adapters.errors import EngineError
+from daemon.engine_source import EngineSource
+from daemon.health import EngineWatch
+from daemon.metrics import Metrics
+from harness_adapters.errors import ConfigError, EngineError
 from hinting.model import Sampling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DEADLINE_S = 60.0
 PROMPTS = [[1, 385, 201, *range(70, 70 + n), 2, 201, 1, 277, 459, 201] for n in (1, 5, 9, 30, 2, 17)]
+ASK: dict[str, Any] = {"role": "user", "content": "Where is my parcel?"}
+CHAT, COMPLETION, TOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize"
 ENDLESS: dict[str, Any] = {"model": "base", "prompt": PROMPTS[0], "max_tokens": 1900, "ignore_eos": True}
 
 
@@ -196,6 +203,128 @@ async def test_unsupported_parameter_is_named_not_ignored(
     assert next(iter(extra)) in message
 
 
+async def post(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, path: str, body: dict[str, Any]
+) -> tuple[int, Any]:
+    """Return status and body of the engine's answer."""
+    data, headers = io.BytesIO(json.dumps(body).encode()), {"content-type": "application/json"}
+    async with session.post(engine.base_url + path, data=data, headers=headers) as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize("path", [CHAT, TOKENIZE])
+@pytest.mark.parametrize(
+    ("other", "neutral"),
+    [
+        ({"continue_final_message": True}, {"continue_final_message": False}),
+        ({"documents": [{"title": "a", "text": "b"}]}, {"documents": []}),
+        ({"chat_template": "mine"}, {"chat_template": None}),
+    ],
+)
+async def test_a_member_that_would_change_the_prompt_is_refused(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, path: str, other: dict[str, Any], neutral: dict[str, Any]
+) -> None:
+    body = {"model": "base", "messages": [ASK], "add_generation_prompt": False, "max_tokens": 1}
+    status, answer = await post(session, engine, path, {**body, **other})
+    assert status == 400
+    assert next(iter(other)) in answer["error"]["message"]
+    assert (await post(session, engine, path, {**body, **neutral}))[0] == 200
+
+
+@pytest.mark.parametrize("path", [CHAT, TOKENIZE])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chat_template": "mine"},
+        {"tokenize": True},
+        {"add_generation_prompt": True},
+        {"documents": []},
+        {"messages": []},
+        {"enable_thinking": False, "return_tensors": "pt"},
+    ],
+)
+async def test_only_variables_reach_the_chat_template(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, path: str, options: dict[str, Any]
+) -> None:
+    body = {"model": "base", "messages": [ASK], "max_tokens": 1}
+    status, answer = await post(session, engine, path, {**body, "chat_template_kwargs": options})
+    assert status == 400
+    assert answer["error"]["param"] == "chat_template_kwargs"
+    assert f"sets {list(options)[-1]}, which" in answer["error"]["message"]
+    thinking = {**body, "chat_template_kwargs": {"enable_thinking": False}}
+    assert (await post(session, engine, path, thinking))[0] == 200
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETION, TOKENIZE])
+async def test_text_that_cannot_fit_is_refused_unread(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, client: EngineClient, path: str
+) -> None:
+    text = "hello " * 1_700_000
+    field = {"prompt": text} if path == COMPLETION else {"messages": [{**ASK, "content": text}]}
+    async with asyncio.timeout(DEADLINE_S):
+        asking = asyncio.create_task(post(session, engine, path, {"model": "base", **field}))
+        while not asking.done():
+            assert await client.health()
+        status, answer = await asking
+    assert status == 400
+    assert "context length is 2048 tokens, and a prompt of 102000" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "a\ud83d b"},
+        {"role": "user\ud83d", "content": "a"},
+        {"role": "user", "content": [{"type": "text", "text": "a\ud83d"}]},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f\ud83d", "arguments": '{"a": "\ud83d"}'}}]},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"\\ud83d": 1}'}}]},
+    ],
+)
+async def test_half_a_surrogate_pair_is_read_as_a_question_mark(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, message: dict[str, Any]
+) -> None:
+    tools = [{"type": "function", "function": {"name": "f\ud83d", "parameters": {}}}]
+    body = {"model": "base", "messages": [ASK, message], "tools": tools}
+    mended = json.loads(json.dumps(body).replace("\\\\ud83d", "?").replace("\\ud83d", "?"))
+    status, answer = await post(session, engine, TOKENIZE, body)
+    assert status == 200
+    assert answer == (await post(session, engine, TOKENIZE, mended))[1]
+    assert (await post(session, engine, CHAT, {**body, "max_tokens": 1}))[0] == 200
+
+
+async def test_half_a_surrogate_pair_in_a_plain_prompt_or_a_name_is_no_fault_of_the_engine(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine
+) -> None:
+    body = {"model": "base", "prompt": "a\ud83d b", "stop": ["\ud83d"], "max_tokens": 1, "return_token_ids": True}
+    status, answer = await post(session, engine, COMPLETION, body)
+    assert status == 200
+    tokens = answer["choices"][0]["prompt_token_ids"]
+    assert (await post(session, engine, "/detokenize", {"tokens": tokens}))[1] == {"prompt": "a? b"}
+    status, answer = await post(session, engine, COMPLETION, {**body, "model": "nobody\ud83d"})
+    assert status == 404
+    assert "nobody?" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        (COMPLETION, {"prompt": [-1] * 9}),
+        (COMPLETION, {"prompt": "a", "stop_token_ids": ["a"] * 9}),
+        (COMPLETION, {"prompt": "a", "stop": [1] * 9}),
+        (CHAT, {"messages": [1] * 9}),
+        (TOKENIZE, {"messages": [ASK], "tools": [1] * 9}),
+        ("/detokenize", {"tokens": [-1] * 9}),
+    ],
+)
+async def test_only_the_first_fault_of_a_list_is_reported(
+    session: aiohttp.ClientSession, engine: EmbeddedEngine, path: str, field: dict[str, Any]
+) -> None:
+    status, answer = await post(session, engine, path, {"model": "base", **field})
+    assert status == 400
+    assert ".0: " in answer["error"]["message"]
+    assert ".1: " not in answer["error"]["message"]
+
+
 async def test_pictures_are_refused(session: aiohttp.ClientSession, engine: EmbeddedEngine) -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:,"}}]
     body = {"model": "base", "messages": [{"role": "user", "content": parts}]}
@@ -226,19 +355,39 @@ async def test_folder_without_a_model_is_explained(tmp_path: Path) -> None:
     assert str(log) in str(caught.value)
 
 
+@pytest.mark.parametrize("folder", ["empty", "missing"])
+async def test_wrong_model_path_is_a_fault_of_the_configuration(
+    session: aiohttp.ClientSession, tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    metrics = Metrics()
+    settings = load(None, {"data_dir": tmp_path, "model": {"path": tmp_path / folder}})
+    source = EngineSource(settings, session, metrics, EngineWatch(metrics))
+    with pytest.raises(ConfigError, match=r"no config\.json: give the folder") as caught:
+        await source.start()
+    assert f"model.path is {tmp_path / folder}," in str(caught.value)
+
+
 async def test_engine_ends_when_its_parent_is_killed(tiny_base: Path, tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
     program = (
         "import asyncio, json, sys\n"
         "from pathlib import Path\n"
+        "import aiohttp\n"
         "from daemon.embedded_process import EmbeddedEngine\n"
         "async def main():\n"
         "    engine = await EmbeddedEngine.start(Path(sys.argv[1]), log=Path(sys.argv[2]), threads=1)\n"
-        "    print(json.dumps([engine.process.pid, engine.base_url]), flush=True)\n"
-        "    await asyncio.Event().wait()\n"
+        "    async with aiohttp.ClientSession() as session:\n"
+        "        body = json.loads(sys.argv[3])\n"
+        "        asked = [await session.post(engine.base_url + '/v1/completions', json=body) for _ in range(4)]\n"
+        "        for stream in asked:\n"
+        "            await stream.content.readline()\n"
+        "        print(json.dumps([engine.process.pid, engine.base_url]), flush=True)\n"
+        "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, str(tiny_base), str(tmp_path / "engine.log")),
+        *(sys.executable, "-c", program, str(tiny_base), str(log), json.dumps({**ENDLESS, "stream": True})),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)},
     )
@@ -254,6 +403,7 @@ async def test_engine_ends_when_its_parent_is_killed(tiny_base: Path, tmp_path: 
 
         await until(gone)
         assert not await EngineClient(url, session).health()
+    assert "Traceback" not in log.read_text()
 
 
 async def test_daemon_side_never_loads_torch() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+import torch
 from chat_model_contract import hold
-from tiny_model import make_tiny_adapter
+from tiny_model import TOP_K, make_tiny_adapter
+from transformers import AutoModelForCausalLM
 
 from daemon.embedded_process import EmbeddedEngine
 from daemon.engine import EngineClient
@@ -197,7 +199,7 @@ async def test_text_survives_the_tokenizer(engine: Running) -> None:
 
 async def test_half_a_character_is_never_streamed(engine: Running) -> None:
     for seed in range(5):
-        body = {**CHAT, "temperature": 2.0, "seed": seed, "max_tokens": 40}
+        body = {**CHAT, "temperature": 2.0, "top_k": 0, "top_p": 1.0, "seed": seed, "max_tokens": 40}
         for chunk in await engine.stream("/v1/chat/completions", body):
             json.dumps(chunk, ensure_ascii=False).encode("utf-8")
         whole = (await engine.post("/v1/chat/completions", body))[1]["choices"][0]["message"]["content"]
@@ -228,11 +230,34 @@ async def test_stop_string_ends_the_text_before_it(engine: Running) -> None:
 
 
 async def test_scores_are_the_logprobs_of_generation(engine: Running) -> None:
-    # At temperature 1 raw and processed log-probabilities are the same.
-    body = {"model": "base", "prompt": PROMPT, "max_tokens": 12, "temperature": 1, "seed": 9, "logprobs": 0}
+    # At temperature 1 and with nothing cut off, raw and processed log-probabilities are the same.
+    whole = {"temperature": 1, "top_k": 0, "top_p": 1.0}
+    body = {**whole, "model": "base", "prompt": PROMPT, "max_tokens": 12, "seed": 9, "logprobs": 0}
     choice = (await engine.post("/v1/completions", {**body, "return_token_ids": True}))[1]["choices"][0]
     scored = await engine.client.score("base", [*PROMPT, *choice["token_ids"]], len(PROMPT))
     assert scored == pytest.approx(choice["logprobs"]["token_logprobs"], abs=1e-3)
+
+
+def logprobs_of(model_dir: Path, ids: list[int]) -> torch.Tensor:
+    """Return transformers' log-probabilities of what follows each of `ids`, `[len(ids), vocabulary]`."""
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+
+
+async def test_scores_are_of_the_whole_distribution(engine: Running, tiny_base: Path) -> None:
+    logprobs = logprobs_of(tiny_base, PROMPT)
+    for token in logprobs[-1].argsort()[:: len(logprobs[-1]) // 12].tolist():
+        (score,) = await engine.client.score("base", [*PROMPT, token], len(PROMPT))
+        assert score == pytest.approx(float(logprobs[-1, token]), abs=1e-3)
+
+
+async def test_pure_sampling_cuts_nothing_off(engine: Running, tiny_base: Path) -> None:
+    sampling = Sampling(temperature=2.0, top_p=0.1, max_tokens=24, seed=1, pure=True)
+    ids = (await engine.client.complete("base", PROMPT, sampling)).ids
+    logprobs = logprobs_of(tiny_base, [*PROMPT, *ids])[len(PROMPT) - 1 : -1]
+    own = logprobs.gather(-1, torch.tensor(ids)[:, None])
+    assert int((logprobs > own).sum(-1).max()) >= TOP_K
 
 
 async def test_prompt_logprobs_name_every_token(engine: Running) -> None:

@@ -292,6 +292,19 @@ def test_sqlite_says_what_is_wrong_with_its_file(tmp_path: Path) -> None:
         SqliteLog(tmp_path / "file" / "log.sqlite", "g").lag_records()
 
 
+def test_sqlite_reads_what_a_foreign_writer_put_there_in_another_type_or_encoding(tmp_path: Path) -> None:
+    with closing(SqliteLog(tmp_path / "log.sqlite", "g")) as log:
+        log.append([numbered(1)])
+        with closing(sqlite3.connect(tmp_path / "log.sqlite")) as db, db:
+            insert = "INSERT INTO records (key, id, kind, value) VALUES"
+            db.execute(f"{insert} ('k', 'text', 'exchange', CAST(X'7BFF' AS TEXT))")
+            db.execute(f"{insert} (CAST(X'6BFF' AS TEXT), X'6964', 'exchange', 7)")
+        log.append([numbered(2)])
+        got = read(log, 4)
+    assert [(r.key, r.id, r.value) for r in got[1:3]] == [("k", "text", b"{\xff"), ("k\ufffd", "id", b"7")]
+    assert [r.id for r in got] == ["id-1", "text", "id", "id-2"]
+
+
 @pytest.mark.kafka
 def test_kafka_takes_what_compresses_below_its_limit_and_refuses_the_rest(broker: Broker) -> None:
     topic = f"topic-{uuid.uuid4().hex}"

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from tiny_model import make_tiny_model
 
 from daemon.config import load
 from daemon.lifecycle import Daemon, only_worker, roles_of
+from daemon.sqlite_log import SqliteLog
 from daemon.store import Store
+from daemon.tail import parse
 from harness_adapters.errors import ConfigError
 from harness_adapters.exchange import Exchange, Status
 
@@ -204,6 +206,30 @@ def test_killed_service_leaves_an_abandoned_record_and_no_engine(tmp_path: Path,
         eventually(lambda: not alive(engine))
     with service(folder, model) as made:
         eventually(lambda: made.counts().get(f"exchanges/{Status.ABANDONED}") == 1)
+
+
+def test_a_second_signal_ends_the_streams_at_once_and_each_is_recorded(tmp_path: Path, model: Path):
+    with service(tmp_path, model) as made, made.client() as client:
+        streams = [
+            client.chat.completions.create(
+                model="helpdesk", messages=MESSAGES, max_tokens=1900, stream=True, extra_body={"ignore_eos": True}
+            )
+            for _ in range(3)
+        ]
+        for stream in streams:
+            next(stream)
+        made.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "Shutting down" in made.log.read_text())
+        made.process.send_signal(signal.SIGTERM)
+        assert made.process.wait(60) == 0, made.log.read_text()
+        for stream in streams:
+            with pytest.raises(openai.APIConnectionError):
+                list(stream)
+        assert "Traceback" not in made.log.read_text()
+        assert "Exception in ASGI" not in made.log.read_text()
+    with closing(SqliteLog(tmp_path / "data" / "log.sqlite", "another")) as log:
+        records = [parse(record) for record in log.poll(max_records=9, timeout_s=5)]
+    assert [record.status for record in records if isinstance(record, Exchange)] == [Status.ABANDONED] * 3
 
 
 def test_a_taken_port_is_said_before_anything_is_started(tmp_path: Path):

@@ -1,15 +1,25 @@
 import asyncio
 import json
 import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
 from aiohttp import web
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 from proxy_world import TIMEOUT_S, settings, until, world
 
-from harness_adapters.exchange import Status
+from daemon.capture import Recorder
+from daemon.encoding import MAX_DEPTH
+from daemon.log import StoredRecord
+from daemon.sqlite_log import SqliteLog
+from daemon.tail import parse
+from harness_adapters.exchange import Exchange, Status
 
 ASK: dict[str, Any] = {"model": "helpdesk", "messages": [{"role": "user", "content": "How do I reset it?"}]}
 ANSWER: dict[str, Any] = {
@@ -444,6 +454,22 @@ async def test_engine_that_refuses_the_question_is_not_asked_again():
         assert ["return_token_ids" in body for body in w.upstream.bodies] == [True, False, False]
 
 
+async def test_a_client_that_names_the_question_does_not_end_it_for_others():
+    async def answer(request: web.Request) -> web.StreamResponse:
+        temperature = json.loads(await request.read()).get("temperature", 0)
+        if isinstance(temperature, str):
+            return web.json_response({"error": {"message": f"not a number: {temperature}"}}, status=400)
+        return web.json_response(ANSWER)
+
+    async with world(answer) as w:
+        async with w.post({**ASK, "temperature": "return_token_ids"}) as response:
+            assert response.status == 400
+            assert (await response.json())["error"]["message"] == "not a number: return_token_ids"
+        async with w.post(ASK) as response:
+            assert response.status == 200
+        assert w.upstream.bodies[-1]["return_token_ids"] is True
+
+
 async def test_stopped_daemon_leaves_an_abandoned_record():
     async def answer(request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
@@ -513,3 +539,91 @@ async def test_overhead_counts_from_the_last_byte_of_the_request(monkeypatch: py
         lines = w.metrics.render().decode().splitlines()
         (total,) = [float(line.split()[1]) for line in lines if line.startswith("secondnature_overhead_seconds_sum ")]
         assert total >= 0.05
+
+
+BOTH = pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+
+
+def nested(depth: int, leaf: str = "1") -> str:
+    """Objects and arrays in one another around a leaf, as JSON."""
+    pairs = [('{"a":', "}") if level % 2 else ("[", "]") for level in range(depth)]
+    return "".join(opening for opening, _ in pairs) + leaf + "".join(closing for _, closing in reversed(pairs))
+
+
+@BOTH
+async def test_a_request_that_nests_deeper_than_its_record_could_be_read_is_refused(path: str):
+    async with world(whole) as w:
+        for depth, status in ((MAX_DEPTH - 1, 200), (MAX_DEPTH, 400), (900, 400), (100_000, 400)):
+            async with w.post(f'{{"model":"helpdesk","metadata":{nested(depth)}}}'.encode(), path) as response:
+                assert response.status == status
+                answer = await response.json()
+            if status == 400:
+                assert answer["error"]["type"] == "invalid_request_error"
+        assert len(w.upstream.bodies) == 1
+
+
+@BOTH
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_a_number_that_json_does_not_have_is_refused_and_never_becomes_null(path: str, number: str):
+    async with world(whole) as w:
+        async with w.post(f'{{"model":"helpdesk","temperature":{number}}}'.encode(), path) as response:
+            assert response.status == 400
+            error = (await response.json())["error"]
+        assert error["type"] == "invalid_request_error"
+        assert f"{number} is no finite number" in error["message"]
+        assert w.upstream.bodies == []
+
+
+@BOTH
+async def test_a_model_named_by_half_a_surrogate_pair_does_not_exist(path: str):
+    async with world(whole) as w, w.post(b'{"model":"\\ud800"}', path) as response:
+        assert response.status == 404
+        error = (await response.json())["error"]
+    assert error["code"] == "model_not_found"
+    assert "\ud800" in error["message"]
+
+
+leaves = st.sampled_from(["1", "1e308", "1e999", "NaN", "-0.0", "9" * 400, '"\\ud83d"', '"\\u0000"', "null", '"é"'])
+contents = st.builds(nested, st.integers(0, 260), leaves)
+
+
+async def test_whatever_is_answered_with_200_can_be_read_from_the_log(tmp_path: Path):
+    answered: list[bytes] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        kind = "text/event-stream" if b"data: " in answered[-1] else "application/json"
+        return web.Response(body=answered[-1], content_type=kind)
+
+    with closing(SqliteLog(tmp_path / "log", "g")) as written, closing(SqliteLog(tmp_path / "log", "g")) as read:
+        recorder = Recorder(written, tmp_path / "spool")
+        async with world(answer) as w:
+
+            async def recorded(body: str) -> list[StoredRecord]:
+                async with w.post(body.encode()) as response:
+                    await response.read()
+                    if response.status != 200:
+                        return []
+                await until(lambda: w.recorder.raw)
+                recorder.end_raw(w.recorder.raw.pop())
+                return await asyncio.to_thread(read.poll, max_records=9, timeout_s=TIMEOUT_S)
+
+            @given(contents, contents, st.booleans())
+            @example(nested(MAX_DEPTH - 1), nested(MAX_DEPTH - 2), False)
+            @example(nested(200), "1", False)
+            @example("1", nested(250), False)
+            @example("1", nested(250), True)
+            @examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+            def check(asked: str, told: str, streamed: bool) -> None:
+                part = f'{{"choices":[{{"index":0,"delta":{{"content":"a"}}}}],"x":{told}}}'
+                answered.append((f"data: {part}\n\ndata: [DONE]\n\n" if streamed else part).encode())
+                body = f'{{"model":"helpdesk","messages":[],"metadata":{asked}}}'
+                for record in asyncio.run_coroutine_threadsafe(recorded(body), loop).result(TIMEOUT_S):
+                    exchange = parse(record)
+                    assert isinstance(exchange, Exchange)
+                    seen.append(exchange)
+
+            loop, seen = asyncio.get_running_loop(), list[Exchange]()
+            await asyncio.to_thread(check)
+        await asyncio.to_thread(recorder.close)
+    assert any(exchange.response for exchange in seen)
+    assert any(exchange.error == "content not recorded: too_deep" for exchange in seen)

@@ -28,14 +28,16 @@ from transformers import AutoModelForCausalLM
 from learner.config import (
     CHECKPOINT_DIR,
     PROGRESS_FILE,
+    BatchSettings,
     ObjectiveSettings,
     OptimizerSettings,
     RoundConfig,
+    SampleSpec,
     StoppingSettings,
 )
 from learner.manifest import MANIFEST_FILE, Manifest, read_manifest, sha256_of
 from learner.probe import PROBE_FILE, Probes
-from learner.run import main
+from learner.run import main, read_config
 
 LONG = StoppingSettings(max_steps=400, validate_every=400)
 DEADLINE_S = 120
@@ -85,6 +87,9 @@ def test_a_round_learns_and_publishes_its_best_step(finished: Path) -> None:
     last = progress_of(finished)[-1]
     assert (last.event, last.step, last.message) == ("published", best.step, manifest.id)
     assert manifest.step == best.step
+    assert last.figures == manifest.figures
+    assert manifest.figures["gap_nats"] == best.figures["gap_nats"]
+    assert manifest.figures["gap_before_nats"] == validated[0]["gap_nats"]
     assert manifest.parent is None
     assert set(manifest.sample_ids) <= {spec.id for spec in specs() if spec.split == "train"}
 
@@ -192,6 +197,26 @@ def test_a_learner_killed_between_its_checkpoint_and_its_last_word(
     assert events(directory).count("published") == 1
 
 
+@pytest.mark.parametrize(
+    ("changes", "lines", "reason"),
+    [
+        ({"id": "round-2"}, specs(), "it is of round-1, not round-2"),
+        ({}, [s for s in specs() if s.mode == "preserve"], "learnt from offline-train-4, which samples.jsonl lacks"),
+    ],
+)
+def test_the_checkpoint_of_another_round_is_not_taken_for_its_own(
+    finished: Path, tmp_path: Path, changes: dict[str, str], lines: list[SampleSpec], reason: str
+) -> None:
+    directory = write_round(tmp_path, read_config(finished).model_copy(update=changes), lines)
+    shutil.copytree(finished / CHECKPOINT_DIR, directory / CHECKPOINT_DIR)
+    assert run_here(directory) == 1
+    last = progress_of(directory)[-1]
+    assert last.event == "failed"
+    assert "another round's checkpoint" in last.message
+    assert reason in last.message
+    assert read_manifest(directory / CHECKPOINT_DIR) == read_manifest(finished / CHECKPOINT_DIR)
+
+
 def test_two_runs_of_one_round_give_the_same_bytes(finished: Path, tmp_path: Path, tiny_base: Path) -> None:
     directory = write_round(tmp_path, config_for(tiny_base))
     assert run_here(directory) == 0
@@ -290,6 +315,47 @@ def test_no_gain_is_a_finding_and_not_a_checkpoint(tmp_path: Path, tiny_base: Pa
     # Too much drift at the first measure ended the round.
     assert events(directory).count("step") == 1
     assert not (directory / CHECKPOINT_DIR).exists()
+
+
+SHORT_REPLIES = ObjectiveSettings(skip_first=12)
+"""Fresh replies of these rounds have 12 tokens at most, so that none has a token to learn from."""
+ANSWER = {"role": "assistant", "content": "Your parcel left the warehouse on Monday. " * 3}
+MEASURED_ON = spec_for(9, "offline", "validate", completion=ANSWER)
+
+
+def test_a_round_whose_replies_have_no_token_to_learn_from_says_just_that(tmp_path: Path, tiny_base: Path) -> None:
+    lines = [*(spec_for(n, "one_step") for n in range(6)), MEASURED_ON]
+    directory = write_round(tmp_path, config_for(tiny_base, objective=SHORT_REPLIES), lines)
+    assert run_here(directory) == 0
+    assert events(directory) == ["started", "validated", "finding"]
+    assert "no reply to any sample has a token to learn from; lower objective.skip_first" in (
+        progress_of(directory)[-1].message
+    )
+    assert not (directory / CHECKPOINT_DIR).exists()
+
+
+def test_a_batch_without_a_token_to_learn_from_is_passed_over(tmp_path: Path, tiny_base: Path) -> None:
+    """One sample of five can be learnt from, and each batch holds one."""
+    lines = [*(spec_for(n, "one_step") for n in range(4)), spec_for(5, "offline", completion=ANSWER), MEASURED_ON]
+    config = config_for(tiny_base, objective=SHORT_REPLIES, batch=BatchSettings(repair=1, preserve=0))
+    directory = write_round(tmp_path, config, lines)
+    assert run_here(directory) == 0
+    steps = [line.step for line in progress_of(directory) if line.event == "step"]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert "finding" not in events(directory)
+    assert read_manifest(directory / CHECKPOINT_DIR).sample_ids == ("offline-train-5",)
+
+
+def test_a_round_over_a_base_in_bfloat16_publishes(tmp_path: Path, tiny_base: Path) -> None:
+    directory = write_round(tmp_path, config_for(tiny_base, dtype="bfloat16"))
+    assert run_here(directory) == 0
+    weights = load_file(directory / CHECKPOINT_DIR / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    second = write_round(
+        tmp_path / "second",
+        config_for(tiny_base, id="round-2", dtype="bfloat16", parent=directory / CHECKPOINT_DIR),
+    )
+    assert run_here(second) == 0, progress_of(second)[-1].message
 
 
 def test_a_round_stops_when_patience_runs_out(tmp_path: Path, tiny_base: Path) -> None:

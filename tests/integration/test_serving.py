@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from proxy_world import TIMEOUT_S, until
 
+from daemon.capture import Recorder
 from daemon.config import Settings, load
+from daemon.health import Check, Health
 from daemon.metrics import Metrics
 from daemon.serving import Serving
+from daemon.sqlite_log import SqliteLog
 from daemon.store import Alias, Store
 from harness_adapters.errors import (
     AliasMovedError,
@@ -144,7 +147,7 @@ async def test_the_base_answers_until_something_is_promoted(w: World):
     assert w.serving.current() == "base"
     await w.serving.load_all()
     assert w.serving.current() == "base"
-    assert w.serving.current_checkpoint() is None
+    assert w.serving.current_version() is None
     with pytest.raises(EngineError, match="nothing to roll back to"):
         w.serving.rollback()
 
@@ -172,7 +175,9 @@ async def test_promote_flip_and_roll_back(w: World):
     alias = await w.serving.promote(first)
     assert (alias.current, alias.previous, alias.generation) == (first, None, 1)
     assert w.serving.current() == first
-    assert w.serving.current_checkpoint() == w.settings.adapters_dir / "help_desk@v1"
+    serving = w.serving.current_version()
+    assert serving is not None
+    assert Path(serving.path) == w.settings.adapters_dir / "help_desk@v1"
     second = await w.candidate("b")
     await w.serving.promote(second)
     assert w.states() == {"@v1": "previous", "@v2": "serving"}
@@ -195,7 +200,7 @@ async def test_rollback_of_the_first_version_serves_the_base(w: World):
     await w.serving.promote(version)
     w.serving.rollback()
     assert w.serving.current() == "base"
-    assert w.serving.current_checkpoint() is None
+    assert w.serving.current_version() is None
     assert w.serving.rollback().current == version
 
 
@@ -244,6 +249,69 @@ async def test_a_damaged_checkpoint_is_refused(w: World, damage: str):
         await w.serving.prepare(path, "round-1")
     assert w.states() == {}
     assert not w.settings.adapters_dir.exists() or not list(w.settings.adapters_dir.iterdir())
+
+
+def damage(w: World, version: str) -> None:
+    """Cut off a published version's weights."""
+    (row,) = [row for row in w.store.adapters() if row.version == version]
+    (Path(row.path) / "adapter_model.safetensors").unlink()
+    (Path(row.path) / "adapter_model.safetensors").write_bytes(b"")
+
+
+async def test_a_promotion_of_what_is_damaged_changes_nothing(w: World):
+    first, second = await w.served("a", "b")
+    retired = await w.candidate("c")
+    await w.serving.discard(retired)
+    held = await w.candidate("d")
+    damage(w, retired)
+    before = w.states()
+    assert before["@v3"] == "retired"
+    with pytest.raises(CheckpointError, match="differs"):
+        await w.serving.promote(retired)
+    assert w.states() == before
+    assert w.loaded() == {first, second, held}
+
+
+async def test_a_restart_tells_which_versions_are_not_loaded(w: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first, second = await w.served("a", "b")
+    assert w.serving.not_loaded() == {}
+    weights = Path(w.store.adapters()[0].path), Path(w.store.adapters()[1].path)
+    damage(w, second)
+    for engine in w.engines:
+        engine.adapters.clear()
+    restarted = w.another()
+    await restarted.load_all()
+    assert restarted.current() == second
+    assert list(restarted.not_loaded()) == [second]
+    assert w.loaded() == {first}
+    recorder = Recorder(SqliteLog(tmp_path / "log.sqlite", "g"), tmp_path / "spool")
+    health = Health(w.metrics, lambda: Check(ok=True), recorder, None, restarted)
+    assert f"{second} is not loaded, the base answers in its place" in health.checks()["serving"].reason
+
+    monkeypatch.setattr("daemon.serving.RELOAD_EVERY_S", 0.0)
+    stop = asyncio.Event()
+    watching = asyncio.create_task(restarted.watch(stop))
+    shutil.copy(w.tmp_path / "b" / "adapter_model.safetensors", weights[1])
+    await until(lambda: restarted.not_loaded() == {})
+    assert w.loaded() == {first, second}
+    assert health.checks()["serving"].reason == ""
+    stop.set()
+    async with asyncio.timeout(TIMEOUT_S):
+        await watching
+    await asyncio.to_thread(recorder.close)
+
+
+async def test_what_an_engine_still_has_is_loaded_whatever_became_of_its_files(w: World):
+    _, second = await w.served("a", "b")
+    damage(w, second)
+    restarted = w.another()
+    await restarted.load_all()
+    assert restarted.not_loaded() == {}
+    w.engines[1].adapters.pop(second)
+    restarted.report_missing(second)
+    assert list(restarted.not_loaded()) == [second]
+    await restarted.load_all()
+    assert "differs" in restarted.not_loaded()[second]
 
 
 async def test_a_version_without_probes_is_not_promoted(w: World):

@@ -121,16 +121,20 @@ def test_a_refused_exchange_takes_its_whole_transaction_along(store: Store) -> N
     assert store.counts()["sessions"] == 0
 
 
-def test_the_first_known_key_names_the_session_and_the_last_claim_counts(store: Store) -> None:
+def test_keys_name_their_session_and_the_last_claim_counts(store: Store) -> None:
     store.ingest([ingested(1, "a", ("short", "long")), ingested(2, "b", ("short",))])
-    assert store.session_of(["unknown", "long", "short"]) == "a"
-    assert store.session_of(["short", "long"]) == "b"
-    assert store.session_of(["unknown"]) is None
-    assert store.session_of([]) is None
+    assert store.sessions_of(["unknown", "long", "short"]) == {"long": "a", "short": "b"}
+    assert store.sessions_of(["unknown"]) == store.sessions_of([]) == {}
     store.ingest([ingested(1, "c", ("long",))])
-    assert store.session_of(["long"]) == "a"
+    assert store.sessions_of(["long"]) == {"long": "a"}
     # More than one statement may have parameters.
-    assert store.session_of([*(f"k{n}" for n in range(260_000)), "long"]) == "a"
+    assert store.sessions_of([*(f"k{n}" for n in range(260_000)), "long"]) == {"long": "a"}
+
+
+def test_a_session_tells_its_root_and_who_opened_it(store: Store) -> None:
+    store.ingest([ingested(1, "a")])
+    assert (store.root_of("a"), store.user_of("a")) == ("root", "u")
+    assert (store.root_of("none"), store.user_of("none")) == (None, None)
 
 
 def test_sessions_are_dirty_until_they_were_read_as_they_are(store: Store) -> None:
@@ -386,7 +390,7 @@ def test_everything_is_there_after_a_restart(url: str) -> None:
         store.flip("agent", "agent@v1", 0)
     with closing(Store(url)) as store:
         assert store.exchange("ex-1") == exchange(1)
-        assert store.session_of(["k"]) == "s"
+        assert store.sessions_of(["k"]) == {"k": "s"}
         assert store.alias("agent").current == "agent@v1"
 
 

@@ -133,6 +133,20 @@ def test_what_cannot_be_read_is_kept_as_it_was_and_stops_nothing(
     assert log.lag_records() == 0
 
 
+def test_rows_of_a_foreign_writer_are_set_aside_and_stop_nothing(tmp_path: Path, log: SqliteLog, store: Store) -> None:
+    before, after = conversation("a", 2)
+    log.append(records([before]))
+    with closing(sqlite3.connect(tmp_path / "log.sqlite")) as db, db:
+        insert = "INSERT INTO records (key, id, kind, value) VALUES"
+        db.execute(f"{insert} ('k', 'text', 'exchange', 'no json')")
+        db.execute(f"{insert} (CAST(X'6BFF' AS TEXT), 'key', 'exchange', X'00')")
+    log.append(records([after]))
+    Tail(log, store, poll_s=0.01).step()
+    assert [letter.raw for letter in store.dead_letters(10)] == [b"\x00", b"no json"]
+    assert by_session(store) == {(before.id, after.id)}
+    assert log.lag_records() == 0
+
+
 def test_text_that_postgres_cannot_hold_is_set_aside(log: SqliteLog) -> None:
     good = conversation("a", 2)
     log.append(records([good[0], replace(exchange("nul", [], "x", sequence=5), user="a\x00b"), good[1]]))
@@ -151,13 +165,17 @@ def test_too_many_in_a_row_stop_the_tail_and_nothing_of_them_is_eaten(
     tail = reader(tmp_path, store, max_records=60)
     with running(tail):
         wait_until(lambda: tail.status().state is TailState.HALTED)
+        wait_until(lambda: tail.lag_records() == 104 - 60)
+        log.append(records(conversation("c", 1)))
+        wait_until(lambda: tail.lag_records() == 105 - 60)
+    assert tail.status().state is TailState.HALTED
     assert "100 of them in a row" in tail.status().reason
-    assert log.lag_records() == 104 - 60
+    assert log.lag_records() == 105 - 60
     allowed = reader(tmp_path, store, limits=DeadLetterLimits(in_a_row=1000, share=1.0))
     with running(allowed):
         wait_until(lambda: log.lag_records() == 0)
     assert len(store.dead_letters(1000)) == 100
-    assert store.counts()["exchanges"] == 4
+    assert store.counts()["exchanges"] == 5
 
 
 def test_too_large_a_share_stops_the_tail(tmp_path: Path, log: SqliteLog, store: Store) -> None:
@@ -180,6 +198,7 @@ def test_a_locked_store_is_waited_for_and_nothing_is_committed(tmp_path: Path, l
         log.append(records(conversation("a", 5)))
         wait_until(lambda: tail.status().state is TailState.WAITING_FOR_STORE)
         assert "locked" in tail.status().reason
+        wait_until(lambda: tail.lag_records() == 5)
         assert log.lag_records() == 5
         other.execute("ROLLBACK")
         wait_until(lambda: log.lag_records() == 0)

@@ -16,6 +16,13 @@ USER_TEXTS = {
     "# AGENTS.md instructions for /a\n\nuse tabs": Author.CLIENT,
     "Thanks! ###STOP###": Author.SIMULATED_USER,
     "What does 'Validation feedback:' mean?": Author.HUMAN,
+    "Your response could not be parsed as JSON: expecting value": Author.FRAMEWORK,
+    "Your last output must be a JSON object.": Author.FRAMEWORK,
+    "2 validation errors for Order\nid: missing\nFix the errors and try again.": Author.FRAMEWORK,
+    "Your response is not in the format I asked for.": Author.HUMAN,
+    "The output is not valid JSON, please fix it.": Author.HUMAN,
+    "Your reply was not in JSON as I asked": Author.HUMAN,
+    "The page is still blank. Fix the errors and try again.": Author.HUMAN,
     "": Author.HUMAN,
 }
 

@@ -47,6 +47,8 @@ def published(directory: Path, trainer: Trainer) -> Manifest:
 def test_a_published_checkpoint_proves_itself_and_has_nothing_vllm_refuses(tmp_path: Path, trained: Trainer) -> None:
     manifest = published(tmp_path, trained)
     assert read_manifest(tmp_path / CHECKPOINT_DIR) == manifest
+    assert manifest.figures == {"gap_nats": 0.1}
+    assert "gap_nats" not in json.dumps(manifest.hyperparameters)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_DIR]
     config = json.loads((tmp_path / CHECKPOINT_DIR / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["bias"], config["modules_to_save"]) == (8, 16, "none", None)

@@ -174,3 +174,32 @@ def test_secrets_are_hidden():
 def test_what_is_described_can_be_read_again():
     settings = load(None, BASE | {"graders": [{"kind": "schema"}], "logging": {"json": True}})
     assert Settings.model_validate(settings.describe()).describe() == settings.describe()
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("engine", "connect_timeout_s"),
+        ("server", "drain_s"),
+        ("hints", "temperature"),
+        ("rounds", "settle_s"),
+        ("gate", "temperature"),
+        ("gate.bounds", "max_kl_nats"),
+        ("learner.lora", "alpha"),
+        ("learner.optimizer", "max_grad_norm"),
+        ("learner.stopping", "max_drift_nats"),
+    ],
+)
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+def test_numbers_are_finite(tmp_path: Path, section: str, name: str, number: str):
+    file = write(tmp_path, f'[model]\npath = "w"\n[{section}]\n{name} = {number}\n')
+    with pytest.raises(ConfigError) as refused:
+        load(file)
+    assert section in str(refused.value)
+    assert name in str(refused.value)
+
+
+def test_a_variable_whose_number_is_not_finite_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SECONDNATURE_HINTS__TEMPERATURE", "inf")
+    with pytest.raises(ConfigError, match=r"SECONDNATURE_HINTS__TEMPERATURE: .*finite number"):
+        load(None, BASE)

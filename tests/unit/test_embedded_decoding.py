@@ -1,12 +1,15 @@
 """The embedded engine's decoding against transformers itself: any batch, any order of joining, any adapter."""
 
 import asyncio
+import inspect
 import math
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +19,17 @@ from tiny_model import make_tiny_adapter
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils.chat_template_utils import render_jinja_template
 
+from daemon.embedded_answer import Engine
 from daemon.embedded_batch import BASE, BatchDecoder, load_tokenizer
 from daemon.embedded_cache import Batch, Prompts, SlotLayer
+from daemon.embedded_engine import create_app
 from daemon.embedded_sampling import Row, SampleParams, sample
-from daemon.embedded_worker import Worker
+from daemon.embedded_worker import Generation, Worker
+from harness_adapters.errors import RenderError
+from learner.plain import template_options
 
 VOCABULARY = 480
 PROPERTY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -240,3 +249,60 @@ async def test_rows_join_only_while_the_cache_stays_within_its_bound(tiny_base: 
     assert sizes[0] == (1, 500)
     assert all(rows == 1 or rows * longest <= 300 for rows, longest in sizes)
     assert max(rows for rows, _ in sizes) > 1
+
+
+def test_a_closed_loop_does_not_end_the_worker(tiny_base: Path) -> None:
+    worker = Worker(BatchDecoder(tiny_base), load_tokenizer(tiny_base), max_batch=1)
+
+    async def first_of(max_tokens: int) -> Generation:
+        asked = worker.submit([5, 6], params(), slot=BASE, max_tokens=max_tokens, stop=(), stop_ids=frozenset())
+        async with asyncio.timeout(60):
+            assert not isinstance(await asked.events.get(), Exception)
+        return asked
+
+    left = asyncio.run(first_of(10**6))
+    asyncio.run(first_of(1))  # there is room for one: what nobody reads has left
+    assert left.cancelled
+    assert worker.alive
+    worker.close()
+
+
+@pytest.mark.parametrize("function", [PreTrainedTokenizerBase.apply_chat_template, render_jinja_template])
+def test_no_parameter_of_rendering_can_be_set_by_a_client(function: Any) -> None:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            with pytest.raises(RenderError, match=f"sets {name}, which"):
+                template_options({name: None})
+    assert template_options({"enable_thinking": False}) == {"enable_thinking": False}
+    assert template_options(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "work"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}, "chat"),
+        ("/v1/completions", {"prompt": "hi", "max_tokens": 1}, "text"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "hi"}]}, "chat"),
+        ("/tokenize", {"prompt": "hi"}, "text"),
+        ("/detokenize", {"tokens": [5, 6]}, "decode"),
+    ],
+)
+async def test_reading_a_prompt_holds_nothing_up(
+    tiny_base: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], work: str
+) -> None:
+    engine = Engine(tiny_base, name="base", max_model_len=0, max_batch=2, max_loras=1, max_rank=8)
+    real, begun, healthy = getattr(engine.renderer, work), threading.Event(), threading.Event()
+
+    def long(*given: Any, **named: Any) -> Any:
+        begun.set()
+        assert healthy.wait(30)
+        return real(*given, **named)
+
+    monkeypatch.setattr(engine.renderer, work, long)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(create_app(engine)), base_url="http://engine") as client:
+        asking = asyncio.create_task(client.post(path, json=body))
+        assert await asyncio.to_thread(begun.wait, 30)
+        assert (await client.get("/health")).status_code == 200
+        healthy.set()
+        assert (await asking).status_code == 200
+    engine.worker.close()

@@ -7,14 +7,19 @@ from transformers import AutoModelForCausalLM
 from transformers.modeling_utils import PreTrainedModel
 
 from learner.generate import Generated, draw, sample
+from learner.packed import PackedLinear, pack_linears
 from learner.render import Renderer
 
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17], [5, 6, 7], [20, 21, 22, 23, 24]]
 
 
+def loaded(base: Path) -> PreTrainedModel:
+    return cast(PreTrainedModel, AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval())
+
+
 @pytest.fixture(scope="module")
 def model(tiny_base: Path) -> PreTrainedModel:
-    return cast(PreTrainedModel, AutoModelForCausalLM.from_pretrained(tiny_base, dtype=torch.float32).eval())
+    return loaded(tiny_base)
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +48,7 @@ def test_a_row_ends_at_its_end_of_turn_token_or_at_the_limit(model: PreTrainedMo
     for reply in found:
         assert len(reply.ids) == len(reply.logprobs)
         assert not eos_ids & set(reply.ids[:-1])
-        assert reply.finished == (reply.ids[-1] in eos_ids)
-        assert reply.finished or len(reply.ids) == 20
+        assert reply.ids[-1] in eos_ids or len(reply.ids) == 20
 
 
 def test_a_seed_gives_the_same_replies_and_another_seed_others(model: PreTrainedModel, eos_ids: frozenset[int]) -> None:
@@ -71,6 +75,36 @@ def test_draws_follow_the_distribution() -> None:
     shares = torch.bincount(ids, minlength=4) / len(ids)
     assert (shares - torch.tensor([0.1, 0.2, 0.3, 0.4])).abs().max() < 0.02
     torch.testing.assert_close(logprobs, logits[0][ids])
+
+
+def rows_of(model: PreTrainedModel) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([PROMPTS[0]])).logits
+
+
+def kinds(model: torch.nn.Module) -> set[type]:
+    return {type(module) for module in model.modules() if isinstance(module, torch.nn.Linear)}
+
+
+def test_packed_weights_give_the_same_logits_and_are_not_used_for_gradients(tiny_base: Path) -> None:
+    model = loaded(tiny_base)
+    before = rows_of(model)
+    if not pack_linears(model):
+        pytest.skip("this build of torch lacks the operators")
+    assert kinds(model) == {PackedLinear}
+    torch.testing.assert_close(rows_of(model), before, rtol=1e-4, atol=1e-4)
+    model(input_ids=torch.tensor([PROMPTS[0]])).logits.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_without_the_operators_a_model_stays_as_it_is(tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded(tiny_base)
+    before = rows_of(model)
+    # What a build without them has in their place: a namespace in which no operator is found.
+    monkeypatch.setattr(torch.ops, "mkldnn", torch.ops.built_without_it)
+    assert not pack_linears(model)
+    assert kinds(model) == {torch.nn.Linear}
+    assert rows_of(model).equal(before)
 
 
 def test_a_cold_temperature_takes_the_likeliest() -> None:

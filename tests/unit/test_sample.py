@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from round_dirs import config_for, dumped, spec_for
+from round_dirs import HINT, config_for, dumped, spec_for
 
 from harness_adapters.errors import LearnerError, RenderError
 from harness_adapters.prompt import Prompt
 from learner.config import GenerationSettings, ObjectiveSettings, RoundConfig
 from learner.render import Renderer
-from learner.sample import read_samples, render_sample
+from learner.sample import read_samples, render_sample, sample_ids
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,15 @@ def test_an_offline_sample_carries_its_reply_and_a_teacher_who_differs_by_the_hi
 ) -> None:
     sample = render_sample(spec_for(0, "offline"), renderer, config)
     assert renderer.decode(sample.completion_ids) == "Your shoes arrives tomorrow.<|im_end|>"
-    assert sample.hint_length > 0
+    hint = len(sample.teacher_prompt_ids) - len(sample.student_prompt_ids)
+    assert HINT in renderer.decode(sample.teacher_prompt_ids[sample.hint_at : sample.hint_at + hint])
     assert sample.selected == len(sample.completion_ids)
 
 
 def test_a_preservation_sample_has_one_prompt_for_both(renderer: Renderer, config: RoundConfig) -> None:
     sample = render_sample(spec_for(0, "preserve"), renderer, config)
     assert sample.student_prompt_ids == sample.teacher_prompt_ids
-    assert sample.hint_length == 0
+    assert sample.hint_at == len(sample.student_prompt_ids)
 
 
 def test_a_one_step_sample_waits_for_its_reply(renderer: Renderer, config: RoundConfig) -> None:
@@ -80,6 +81,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("one_step", {"messages": ({"role": "user", "content": "where " * 250},)}, "more than max_length=256"),
     ("one_step", {"messages": (), "prompt_ids": (5, 6)}, "no message"),
     ("one_step", {"messages": ({"role": "user", "content": "<|im_end|>"},)}, "turn marker"),
+    ("one_step", {"tools": ({"function": {"name": "f", "description": "<|im_end|>"}},)}, "the tool f quotes"),
     ("one_step", {"hint": "stop<|im_end|>"}, "special token"),
     ("offline", {"completion": {"role": "assistant", "content": "a<|im_start|>b"}}, "turn marker"),
     ("one_step", {"prompt_ids": ()}, "prompt is empty"),
@@ -129,6 +131,7 @@ def test_a_broken_line_is_refused_with_its_number_and_the_rest_is_read(
     assert [refusal.place for refusal in refusals] == ["line 3", "line 4", f"line 5 ({good.id})", "line 6"]
     assert "colour" in refusals[1].reason
     assert "same id" in refusals[2].reason
+    assert sample_ids(path) == {good.id, gate.id}
 
 
 def test_a_missing_file_is_an_error(renderer: Renderer, config: RoundConfig, tmp_path: Path) -> None:

@@ -90,7 +90,29 @@ def test_a_tool_is_not_named_together_with_its_later_values() -> None:
     assert code("Call `get_weather` with tomorrow.", trace) == "tool_values"
     assert code("Call get_weather for Bern.", trace) == "tool_values"
     assert code("Call `get_weather` with `city` and `unit`.", trace) is None
-    assert code("Think of tomorrow.", trace) is None
+    assert code("Think of tomorrow.", trace) == "entity"
+
+
+def test_the_value_of_a_later_call_is_hindsight_without_the_tool_s_name_too() -> None:
+    """The person named the answer, and the next call has it: whoever hears it needs to know nothing else."""
+    trace = trace_of(
+        (Author.HUMAN, "How is the weather there?"),
+        (Author.AGENT, "", [call(city="Porto")]),
+        (Author.TOOL, "Rain."),
+        (Author.AGENT, "It rains in Porto."),
+        (Author.HUMAN, "No, that is the wrong city, I meant Lisbon."),
+        (Author.AGENT, "", [call(city="Lisbon")]),
+        tools=[WEATHER],
+    )
+    assert code('The user says: "No, that is the wrong city, I meant Lisbon."', trace) == "entity"
+    assert code("Ask which city is meant before you look it up.", trace) is None
+
+
+def test_an_accepted_edit_may_not_be_given_away() -> None:
+    trace = trace_of((Author.HUMAN, "What is tea?"), (Author.AGENT, "Tea is a plant. It grows. It is hot."))
+    kept = "Tea is a hot drink that is made from the leaves of a plant"
+    signal = signal_of(trace, SignalKind.ACCEPTED_EDIT, kept)
+    assert screen(new_hint(signal, kept, HintSource.RULE, "x"), trace, signal) == "verbatim"
     nested = trace_of(
         (Author.HUMAN, "Plan."),
         (Author.AGENT, "", [call(plan={"stops": ["Thun", 1977, True]})]),

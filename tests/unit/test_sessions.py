@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from harness_adapters.exchange import Exchange, Status
 from harness_adapters.sessions import (
+    Assignment,
     MemoryLookup,
     answer_key,
     assign,
@@ -19,6 +20,7 @@ from harness_adapters.sessions import (
 )
 from harness_adapters.trace import Author, Outcome
 
+ON_ITS_WAY = "On its way. It left on Monday."
 Messages = list[dict[str, Any]]
 
 
@@ -64,13 +66,16 @@ def talk(name: str, rounds: int, first: int = 0) -> list[Exchange]:
     return made
 
 
-def sessions_of(exchanges: list[Exchange]) -> list[str]:
-    lookup, found = MemoryLookup(), list[str]()
+def assigned(exchanges: list[Exchange]) -> list[Assignment]:
+    lookup, found = MemoryLookup(), list[Assignment]()
     for item in exchanges:
-        assignment = assign(item, lookup)
-        lookup.remember(assignment)
-        found.append(assignment.session_id)
+        found.append(assign(item, lookup))
+        lookup.remember(found[-1])
     return found
+
+
+def sessions_of(exchanges: list[Exchange]) -> list[str]:
+    return [assignment.session_id for assignment in assigned(exchanges)]
 
 
 HEADERS = [
@@ -196,6 +201,100 @@ def test_two_people_who_open_alike_stay_apart() -> None:
     assert len(set(sessions_of([exchange(1, [user("hi")], agent("a")), exchange(2, [user("hi")], agent("b"))]))) == 2
 
 
+def test_two_people_who_open_alike_and_are_answered_alike_part_where_they_say_something_else() -> None:
+    start: Messages = [user("hi"), agent("Hello!")]
+    calls = [
+        exchange(1, [user("hi")], agent("Hello!")),
+        exchange(2, [user("hi")], agent("Hello!")),
+        exchange(3, [*start, user("Where is my parcel?")], agent(ON_ITS_WAY)),
+        exchange(4, [*start, user("Cancel my order.")], agent("Done.")),
+        exchange(5, [*start, user("Where is my parcel?"), agent(ON_ITS_WAY), user("Too long!")], None),
+        exchange(6, [*start, user("Cancel my order."), agent("Done."), user("Thanks!")], agent("Bye.")),
+    ]
+    found = assigned(calls)
+    assert found[4].session_id == found[2].session_id
+    assert found[5].session_id == found[3].session_id != found[2].session_id
+    assert found[3].root == found[2].root
+    traces = {t.id: t for t in traces_of(calls)}
+    assert [t.text for t in traces[found[4].session_id].turns][-1] == "Too long!"
+    fork = traces[found[5].session_id]
+    assert [t.text for t in fork.turns] == ["hi", "Hello!", "Cancel my order.", "Done.", "Thanks!", "Bye."]
+    assert fork.inherited == 2
+
+
+@pytest.mark.parametrize("session", [None, "client-1"])
+def test_an_edited_message_opens_a_session_of_its_own_under_the_same_root(session: str | None) -> None:
+    start: Messages = [user("q"), agent("a")]
+    named, listed = [user("Name a river.")], [user("Name ten rivers.")]
+    calls = [
+        exchange(1, [user("q")], agent("a"), session=session),
+        exchange(2, [*start, *named], agent("The Nile is."), session=session),
+        exchange(3, [*start, user("Name a river."), agent("The Nile is."), user("Too long!")], None, session=session),
+        exchange(4, [*start, *listed], agent("Nile, Amazon"), session=session),
+        exchange(
+            5, [*start, user("Name ten rivers."), agent("Nile, Amazon"), user("Fine.")], agent("Good."), session=session
+        ),
+    ]
+    found = assigned(calls)
+    assert len({f.session_id for f in found[:3]}) == 1
+    assert found[3].session_id == found[4].session_id != found[0].session_id
+    assert {f.root for f in found} == {found[0].session_id}
+    first, fork = traces_of(calls)
+    assert first.turns[-1].text == "Too long!"
+    assert (first.inherited, fork.inherited) == (0, 2)
+
+
+def test_two_regenerated_answers_that_both_go_on_are_two_sessions() -> None:
+    start: Messages = [user("q"), agent("a"), user("r")]
+    calls = [
+        exchange(1, [user("q")], agent("a")),
+        exchange(2, start, agent("first")),
+        exchange(3, start, agent("second")),
+        exchange(4, [*start, agent("first"), user("s")], agent("x")),
+        exchange(5, [*start, agent("second"), user("t")], agent("y")),
+    ]
+    found = assigned(calls)
+    assert len({f.session_id for f in found[:4]}) == 1
+    assert found[4].session_id != found[0].session_id
+    assert found[4].root == found[0].session_id
+
+
+def test_a_named_session_that_is_cleared_or_compacted_goes_on_as_another_under_its_root() -> None:
+    summary = user("This session is being continued from a previous conversation. The user asked q.")
+    calls = [
+        exchange(1, [user("q")], agent("a"), session="client-1"),
+        exchange(2, [user("q"), agent("a"), user("r")], agent("b"), session="client-1"),
+        exchange(3, [user("something else")], agent("c"), session="client-1"),
+        exchange(4, [summary, user("go on")], agent("d"), session="client-1"),
+        exchange(5, [user("q")], agent("again"), session="client-1"),
+    ]
+    found = assigned(calls)
+    assert found[1].session_id == found[0].session_id
+    assert len({f.session_id for f in found}) == 4, "asking the same again opens anew"
+    assert {f.root for f in found} == {found[0].session_id}
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.booleans())
+def test_a_trace_only_ever_grows(choices: list[int], named: bool) -> None:
+    """Whatever is repeated, edited or regenerated: no turn that stood in a trace is replaced by another message."""
+    history: Messages = []
+    made: list[Exchange] = []
+    for at, choice in enumerate(choices):
+        cut = [len(history), max(len(history) - 2, 0), len(history) // 4 * 2, 0][choice]
+        history = [*history[:cut], user(f"asks {at % 3}")]
+        made.append(exchange(at, history, agent(f"hears {choice % 2}"), session="client-1" if named else None))
+        history = [*history, agent(f"hears {choice % 2}")]
+    before: dict[str, list[str]] = {}
+    for count in range(1, len(made) + 1):
+        for trace in traces_of(made[:count]):
+            now = [t.text for t in trace.turns]
+            then = before.get(trace.id, [])
+            # Its last answer may be given anew; all before it stays.
+            kept = max(len(then) - 1, 0)
+            assert now[:kept] == then[:kept]
+            before[trace.id] = now
+
+
 def test_a_failed_exchange_brings_its_messages_alone() -> None:
     messages: Messages = [user("q"), agent("a"), user("too long")]
     trace = trace_of("s", "s", [exchange(1, [user("q")], agent("a")), exchange(2, messages, None)])
@@ -207,9 +306,9 @@ def test_a_failed_exchange_brings_its_messages_alone() -> None:
 
 
 def test_side_calls_of_a_named_session_stand_under_its_root() -> None:
-    def named(at: int, system: str, tools: list[str]) -> Exchange:
+    def named(at: int, system: str, tools: list[str], *history: dict[str, Any]) -> Exchange:
         request = {
-            "messages": [{"role": "system", "content": system}, user(str(at))],
+            "messages": [{"role": "system", "content": system}, *history, user(str(at))],
             "tools": [{"type": "function", "function": {"name": name}} for name in tools],
         }
         return exchange(at, [], agent("x"), request=request, session="client-1")
@@ -217,19 +316,14 @@ def test_side_calls_of_a_named_session_stand_under_its_root() -> None:
     calls = [
         named(1, "be kind", ["f"]),
         named(2, "make a title", []),
-        named(3, "be kind", ["f"]),
+        named(3, "be kind", ["f"], user("1"), agent("x")),
         named(4, "be kind", ["g"]),
     ]
-    lookup = MemoryLookup()
-    found: list[tuple[str, str]] = []
-    for call in calls:
-        assignment = assign(call, lookup)
-        lookup.remember(assignment)
-        found.append((assignment.session_id, assignment.root))
-    main = found[0][0]
-    assert found[2] == found[0] == (main, main)
-    assert len({session for session, _ in found}) == 3
-    assert {root for _, root in found} == {main}
+    found = assigned(calls)
+    main = found[0].session_id
+    assert found[2].session_id == main
+    assert len({assignment.session_id for assignment in found}) == 3
+    assert {assignment.root for assignment in found} == {main}
 
 
 @pytest.mark.parametrize("extra", [{"previous_response_id": "r"}, {"conversation": "c"}])
@@ -242,7 +336,6 @@ def test_a_compaction_makes_a_trace_incomplete() -> None:
     summary = user("This session is being continued from a previous conversation. The user asked q.")
     after = exchange(2, [summary, user("go on")], agent("b"))
     assert not trace_of("s", "s", [after]).complete
-    assert not trace_of("s", "s", [exchange(1, [user("q")], agent("a")), exchange(2, [user("r")], agent("b"))]).complete
 
 
 def test_tool_turns_carry_outcomes_by_their_command() -> None:

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -54,6 +56,25 @@ def test_ids_go_and_everything_else_stays(body: dict[str, Any], separators: tupl
 def test_the_bytes_around_a_removed_member_are_kept():
     body = b'{ "a" : 1.50,  "token_ids" : [ 1, 2 ] , "b":"\\u00e9", "prompt_token_ids":null }'
     assert without_ids(body) == b'{ "a" : 1.50 , "b":"\\u00e9" }'
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"text": "a#b", "token_ids": [1]}', b'{"text": "a#b"}'),
+        (b'{"token_ids": [1], "text": ",#,#b"}', b'{"text": ",#,#b"}'),
+        (b'{"a": 1#,#"token_ids"#:#[1,#2]#, "b": 2#}', b'{"a": 1##, "b": 2#}'),
+        (b'{"a": 1,#"b": 2, "token_ids": null#}', b'{"a": 1,#"b": 2#}'),
+    ],
+)
+def test_a_megabyte_of_blanks_is_cut_around_as_one_is(body: bytes, expected: bytes):
+    # In a process of its own: quadratic work in a regular expression would hold up the whole test run for an hour.
+    code = (
+        "from daemon.sse import without_ids\n"
+        f"body, expected = (text.replace(b'#', b' ' * 2**20) for text in ({body!r}, {expected!r}))\n"
+        "assert without_ids(body) == expected\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'["token_ids"]', b'{"choices": 3}', b'{"x": {"token_ids": [1]}}'])

@@ -193,6 +193,21 @@ def test_the_relevance_mask_learns_from_its_share_of_the_tokens(new_trainer: New
     assert part["repair_nats"] > all_of_it["repair_nats"]
 
 
+def test_a_base_in_bfloat16_trains_an_adapter_in_float32(new_trainer: NewTrainer, renderer: Renderer) -> None:
+    trainer = new_trainer(dtype="bfloat16")
+    assert trainer.policy.head.weight.dtype == torch.bfloat16
+    assert {p.dtype for p in trainer.policy.trainable().values()} == {torch.float32}
+    rows = [student_row(s) for s in samples(renderer, trainer.config, "offline", 3)]
+    trainer.check_empty_hint(rows)
+    probe = FrozenProbe(trainer, rows)
+    figures = train(trainer, renderer, steps=8)
+    probe.check()
+    assert figures[-1]["repair_nats"] < 0.8 * figures[0]["repair_nats"]
+    assert {state["exp_avg"].dtype for state in trainer.optimizer.state.values()} == {torch.float32}
+    replies = trainer.with_replies(samples(renderer, trainer.config, "one_step", 2), "fresh")
+    assert all(s.completion_ids for s in replies)
+
+
 def test_a_batch_without_a_token_to_learn_from_takes_no_step(new_trainer: NewTrainer, renderer: Renderer) -> None:
     trainer = new_trainer(objective=ObjectiveSettings(skip_first=50))
     before = trainer.policy.adapter_state()

@@ -19,6 +19,7 @@ from hinting.hint import Hint, HintSource, HintState, new_hint
 from hinting.model import Completion, Sampling
 from hinting.placement import hint_block
 from hinting.signal import SignalKind
+from hinting.together import together
 from hinting.verify import UNGRADED, try_hints
 
 SHORT, LONG = "A hot drink.", "Tea is a drink. It is hot. People like it."
@@ -155,10 +156,11 @@ async def test_a_cut_reply_is_no_pass() -> None:
     assert "cut at 5 tokens" in hint.trials[0].reason
 
 
-async def test_a_refusal_of_the_engine_fails_the_hint_it_met() -> None:
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_refusal_of_the_engine_fails_the_hint_it_met(status: int) -> None:
     def refuses(prompt: str, sampling: Sampling) -> str:
         if "nice" in prompt:
-            raise EngineError("prompt too long", status=400)
+            raise EngineError("prompt too long", status=status)
         return obeys(prompt, sampling)
 
     tried = await try_hints(
@@ -188,8 +190,8 @@ async def test_a_template_that_hides_the_anchor_fails_every_hint() -> None:
     assert all(hint.reason.startswith("RenderError") for hint in tried)
 
 
-@pytest.mark.parametrize("status", [None, 503])
-async def test_an_engine_that_is_away_says_nothing_of_the_hints(status: int | None) -> None:
+@pytest.mark.parametrize("status", [None, 200, 401, 404, 429, 500, 503, 504])
+async def test_an_engine_that_is_away_or_lacks_the_adapter_says_nothing_of_the_hints(status: int | None) -> None:
     def away(prompt: str, sampling: Sampling) -> str:
         if "brief" in prompt:
             raise EngineError("connection refused", status=status)
@@ -262,3 +264,31 @@ async def test_never_more_at_once_than_allowed_and_the_passed_first(
     assert sorted(hint.text for hint in tried) == sorted(texts)
     assert [hint.state is HintState.PASSED for hint in tried] == sorted(good, reverse=True)
     assert [hint.text for hint in tried if "brief" in hint.text] == [text for text in texts if "brief" in text]
+
+
+async def test_the_first_error_of_several_calls_ends_the_others_and_is_raised_itself() -> None:
+    ended: list[int] = []
+
+    async def call(number: int) -> int:
+        try:
+            if number == 1:
+                raise EngineError("away")
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+        return number
+
+    async with asyncio.timeout(20):
+        with pytest.raises(EngineError, match="away"):
+            await together(call(number) for number in range(3))
+    assert sorted(ended) == [0, 1, 2]
+
+
+async def test_the_results_of_several_calls_keep_their_order() -> None:
+    async def call(number: int) -> int:
+        for _ in range(5 - number):
+            await asyncio.sleep(0)
+        return number
+
+    assert await together(call(number) for number in range(5)) == [0, 1, 2, 3, 4]
+    assert await together(call(number) for number in ()) == []
