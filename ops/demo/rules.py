@@ -81,9 +81,10 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
         "learner": {
             "seed": seed,
             "optimizer": {"learning_rate": 1e-3, "schedule": "linear"},
-            "batch": {"repair": 8, "preserve": 6, "micro_batch": 4},
+            "objective": {"preserve_weight": 0.5},
+            "batch": {"repair": 10, "preserve": 4, "micro_batch": 4},
             "generation": {"max_new_tokens": 40},
-            "stopping": {"max_steps": 12, "validate_every": 4, "patience": 2},
+            "stopping": {"max_steps": 14, "validate_every": 4, "patience": 2},
         },
         "gate": {"max_cases": 24, "temperature": TEMPERATURE},
         "logging": {"json": False},
