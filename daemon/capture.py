@@ -6,13 +6,13 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 
 from daemon.assemble import exchange_of, stub_of, without_content
+from daemon.capture_status import CaptureStatus
 from daemon.encoding import TooDeepError, encode
 from daemon.exchange_raw import RawExchange
 from daemon.log import EventLog, LogRecord
@@ -20,7 +20,7 @@ from daemon.spool import Begun, Spool, exchange_record
 from harness_adapters.errors import ConfigError, LogUnavailableError, RecordError
 from harness_adapters.exchange import Exchange, Feedback, Status
 
-__all__ = ["Begun", "CaptureStatus", "Recorder"]
+__all__ = ["Begun", "Recorder"]
 
 logger = structlog.get_logger()
 
@@ -34,27 +34,6 @@ STUBS_PER_RECORD = 4
 """How many records without content may wait in memory for each one with content."""
 STUB_ROOM = 1.1
 """The spool takes records without content up to this multiple of its limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureStatus:
-    """A look at the recorder. `dropped` counts contents that could not be kept, by reason."""
-
-    queue_records: int
-    queue_bytes: int
-    spool_records: int
-    spool_bytes: int
-    appended: int
-    dropped: Mapping[str, int]
-    dropped_at: Mapping[str, float]
-    """`time.monotonic()` of the last of each."""
-    ids_missing: int
-    """Answers recorded without token ids."""
-    log_available: bool
-    spool_fault: str
-    """What the spool's disk last answered to a write; empty when it took it."""
-    running: bool
-    """Whether the recorder's thread lives; without it nothing is recorded any more."""
 
 
 class Recorder:

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from daemon.capture import CaptureStatus, Recorder
+from daemon.capture import Recorder
+from daemon.capture_status import CaptureStatus
 from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.tail import Tail, TailState
@@ -50,7 +51,7 @@ class Health:
         engine: Callable[[], Check],
         recorder: Recorder,
         tail: Tail | None,
-        serving: Serving | None = None,
+        serving: Serving | None,
     ) -> None:
         self._metrics = metrics
         self._engine = engine

@@ -25,7 +25,11 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class LoraSettings(_Model):
+class _Settings(_Model):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class LoraSettings(_Settings):
     """Shape of the adapter. Rank and targets stay inside what vLLM can load."""
 
     rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = 16
@@ -36,7 +40,7 @@ class LoraSettings(_Model):
     """Names of the linear layers that are adapted."""
 
 
-class OptimizerSettings(_Model):
+class OptimizerSettings(_Settings):
     """AdamW."""
 
     learning_rate: float = Field(default=3e-4, gt=0)
@@ -49,7 +53,7 @@ class OptimizerSettings(_Model):
     """Gradients are scaled down to this norm."""
 
 
-class ObjectiveSettings(_Model):
+class ObjectiveSettings(_Settings):
     """The loss of ARCHITECTURE.md: reverse KL on repair samples, and on preservation samples weighted by λ."""
 
     top_k: int = Field(default=100, ge=1)
@@ -64,7 +68,7 @@ class ObjectiveSettings(_Model):
     """Share of the completion's tokens the `disagreement` mask keeps, the largest disagreements first."""
 
 
-class BatchSettings(_Model):
+class BatchSettings(_Settings):
     """What one optimizer step sees."""
 
     repair: int = Field(default=8, ge=1)
@@ -75,7 +79,7 @@ class BatchSettings(_Model):
     """Sequences in memory at once; changes nothing but time and memory."""
 
 
-class GenerationSettings(_Model):
+class GenerationSettings(_Settings):
     """How the learner samples fresh replies for one-step samples from its current weights."""
 
     temperature: float = Field(default=0.6, gt=0)
@@ -84,7 +88,7 @@ class GenerationSettings(_Model):
     """Longest fresh reply; longer ones are learnt from as far as they go."""
 
 
-class StoppingSettings(_Model):
+class StoppingSettings(_Settings):
     """When a round ends. Gap and drift are measured on the *validate* samples, in nats per token."""
 
     max_steps: int = Field(default=12, ge=1)
@@ -97,7 +101,7 @@ class StoppingSettings(_Model):
     """Mean KL on accepted turns beyond which a step is not published and the round ends."""
 
 
-class GateBounds(_Model):
+class GateBounds(_Settings):
     """What a promotion needs. Guards compare the candidate with the adapter now serving, case by case.
 
     A guard's figure beyond its bound gives `hold`; with its whole 95 % interval beyond the bound it gives `reject`.

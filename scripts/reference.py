@@ -25,7 +25,7 @@ def configuration() -> str:
         "",
         "One TOML file (`secondnature serve --config FILE`), and the environment over it:",
         f"`{PREFIX}SECTION__KEY`, e.g. `{PREFIX}SERVER__PORT=8701`. Unknown keys are refused, with the nearest name.",
-        "This page is written by `scripts/reference.py` from `daemon/config.py`.",
+        "This page is written by `scripts/reference.py` from `daemon/config.py` and `daemon/config_sections.py`.",
     ]
     for path, section, rows in sections(Settings, ""):
         lines += ["", f"## `{path}`" if path else "## Top level", "", *([section, ""] if section else [])]
@@ -55,7 +55,7 @@ def type_name(field: FieldInfo) -> str:
     """Return a field's type as people write it."""
     kind: Any = field.annotation
     text = kind.__name__ if isinstance(kind, type) else str(kind)
-    for long in ("typing.", "pathlib.", "pydantic.types.", "hinting.graders.", "daemon.config."):
+    for long in ("typing.", "pathlib.", "pydantic.types.", "hinting.graders.", "daemon.config_sections."):
         text = text.replace(long, "")
     if "GraderConfig" in text:
         text = "list of tables"

@@ -307,7 +307,7 @@ def test_what_a_full_disk_refuses_waits_in_memory_and_keeps_its_order(
     tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
-    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None, None)
     sent = conversation("a", 60)
     with locked(tmp_path / "log.sqlite"):
         for e in sent[:20]:
@@ -372,7 +372,7 @@ def test_beyond_the_queue_a_full_disk_costs_content_and_readiness_names_it(
 ) -> None:
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool", max_queue_records=5)
     disk = FullDisk(recorder, monkeypatch)
-    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None, None)
     sent = conversation("a", 10)
     with locked(tmp_path / "log.sqlite"):
         recorder.end_raw(raw(sent[0]))
@@ -513,7 +513,7 @@ def test_a_recorder_that_has_ended_makes_the_service_unready(tmp_path: Path, log
     broken = BrokenLog(tmp_path / "log.sqlite", "g")
     broken.error = SystemExit()
     recorder = Recorder(broken, tmp_path / "spool")
-    health = Health(Metrics(), lambda: Check(ok=True), recorder, None)
+    health = Health(Metrics(), lambda: Check(ok=True), recorder, None, None)
     assert health.checks()["capture"].ok
     (sent,) = conversation("a", 1)
     recorder.end_raw(raw(sent))
@@ -534,7 +534,7 @@ def test_answers_without_ids_are_counted(tmp_path: Path, log: SqliteLog) -> None
     recorder.close()
     assert len(read_all(log)) == 3
     metrics = Metrics()
-    Health(metrics, lambda: Check(ok=True), recorder, None).observe()
+    Health(metrics, lambda: Check(ok=True), recorder, None, None).observe()
     assert "secondnature_ids_missing_total 1.0" in metrics.render().decode()
 
 

@@ -70,7 +70,7 @@ async def control_routes(folder: Path, **server: Any) -> AsyncGenerator[tuple[st
     with closing(Store(settings.store_url)) as store, closing(SqliteLog(settings.log_path, "g")) as log:
         recorder, metrics = Recorder(log, settings.spool_dir), Metrics()
         parts = Parts(settings, store, Serving(settings, store, [], metrics), recorder, lambda: NOWHERE)
-        routes = create_app(parts, Health(metrics, lambda: Check(ok=True), recorder, None), metrics, None)
+        routes = create_app(parts, Health(metrics, lambda: Check(ok=True), recorder, None, None), metrics, None)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             sizes.append(int(dict(scope["headers"]).get(b"content-length", 0)))

@@ -80,7 +80,7 @@ async def control(
         serving_ = Serving(settings, store, [], metrics)
         await serving_.load_all()
         parts = Parts(settings, store, serving_, recorder, lambda: "http://127.0.0.1:9")
-        app = create_app(parts, Health(metrics, lambda: Check(ok=True), recorder, None), metrics, None)
+        app = create_app(parts, Health(metrics, lambda: Check(ok=True), recorder, None, None), metrics, None)
         async with serving(wrapped(app)) as url, aiohttp.ClientSession() as http:
             yield Control(url, http, store, recorder, serving_)
         await asyncio.to_thread(recorder.close)
