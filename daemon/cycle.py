@@ -118,12 +118,12 @@ class Cycle:
 
     async def _start(self, asked: bool, known: Sequence[RoundRow]) -> RoundRow | None:
         """Open the next round if one was asked for or there is enough for it."""
-        glance = await asyncio.to_thread(rounds.gather, self._store, self._settings, accepted=False)
-        self.waits_for = self._missing(glance)
+        material = await asyncio.to_thread(rounds.glance, self._store, self._settings)
+        self.waits_for = self._missing(material)
         if self.waits_for and not asked:
             return None
         self._enough_since = None
-        material = await asyncio.to_thread(rounds.gather, self._store, self._settings)
+        material = await asyncio.to_thread(rounds.with_accepted, material, self._store, self._settings)
         specs = await asyncio.to_thread(rounds.build_specs, self._store, material, self._settings)
         if not any(spec.hint_id and spec.split == "train" for spec in specs):
             self.waits_for = "no hinted turn on the train side: a round would have nothing to learn"

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -67,8 +67,18 @@ class Material:
     """Flagged turns of the train side that no round has tried to teach yet."""
 
 
-def gather(store: Store, settings: Settings, *, accepted: bool = True) -> Material:
-    """Collect flagged and accepted turns with their sides. Without `accepted`, for a quick look, flagged ones alone.
+def gather(store: Store, settings: Settings) -> Material:
+    """Collect flagged and accepted turns with their sides."""
+    return with_accepted(glance(store, settings), store, settings)
+
+
+def with_accepted(material: Material, store: Store, settings: Settings) -> Material:
+    """Add the accepted turns, whose sessions take long to read."""
+    return replace(material, accepted=_accepted(store, settings))
+
+
+def glance(store: Store, settings: Settings) -> Material:
+    """Collect flagged turns with their sides, which is enough to say whether a round may start.
 
     A hint that taught what serves, or is being taught, is left out of train and validate. One from a round that came to
     nothing, or was rolled back, may try again, but does not by itself start a round. Gate turns serve every candidate
@@ -88,7 +98,7 @@ def gather(store: Store, settings: Settings, *, accepted: bool = True) -> Materi
         if side == "gate" or hint.id not in taught:
             flagged[side].append(FlaggedTurn(trace, hint, side))
             fresh += side == "train" and hint.id not in tried
-    return Material(flagged, _accepted(store, settings) if accepted else {}, fresh)
+    return Material(flagged, {}, fresh)
 
 
 def _accepted(store: Store, settings: Settings) -> dict[Split, list[AcceptedTurn]]:

@@ -328,18 +328,27 @@ def test_what_a_full_disk_refuses_waits_in_memory_and_keeps_its_order(
     assert recorder.status().dropped == {}
 
 
+def fills_up(
+    recorder: Recorder, sent: list[Exchange], monkeypatch: pytest.MonkeyPatch, *refused: tuple[str, ...]
+) -> FullDisk:
+    """Send half, which goes to the spool as the log is away; then the disk is full, and the rest is sent."""
+    half = len(sent) // 2
+    for e in sent[:half]:
+        recorder.end_raw(raw(e))
+    wait_until(lambda: recorder.status().spool_records == half)
+    disk = FullDisk(recorder, monkeypatch, *refused)
+    for e in sent[half:]:
+        recorder.end_raw(raw(e))
+    return disk
+
+
 def test_a_log_that_is_there_is_served_beside_a_full_disk(
     tmp_path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
     sent = conversation("a", 40)
     with locked(tmp_path / "log.sqlite"):
-        for e in sent[:20]:
-            recorder.end_raw(raw(e))
-        wait_until(lambda: recorder.status().spool_records == 20)
-        disk = FullDisk(recorder, monkeypatch)
-        for e in sent[20:]:
-            recorder.end_raw(raw(e))
+        disk = fills_up(recorder, sent, monkeypatch)
         wait_until(lambda: disk.refused > 0)
     wait_until(lambda: recorder.status().appended == 40)
     recorder.close()
@@ -352,12 +361,7 @@ def test_a_spool_that_cannot_even_forget_repeats_records_and_loses_none(
     recorder = Recorder(open_sqlite(tmp_path), tmp_path / "spool")
     sent = conversation("a", 40)
     with locked(tmp_path / "log.sqlite"):
-        for e in sent[:20]:
-            recorder.end_raw(raw(e))
-        wait_until(lambda: recorder.status().spool_records == 20)
-        disk = FullDisk(recorder, monkeypatch, ("put", "remove", "checkpoint"))
-        for e in sent[20:]:
-            recorder.end_raw(raw(e))
+        disk = fills_up(recorder, sent, monkeypatch, ("put", "remove", "checkpoint"))
     wait_until(lambda: recorder.status().appended >= 40)
     assert recorder.status().queue_records == 20
     disk.room = True

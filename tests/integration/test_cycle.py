@@ -266,7 +266,7 @@ async def test_a_kept_folder_of_an_older_store_is_left_alone(street: Street) -> 
 async def test_a_store_that_is_locked_loses_no_request_for_a_round(street: Street) -> None:
     cycle = await street.hinted()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "gather", locked)
+        patch.setattr(rounds, "glance", locked)
         with pytest.raises(StoreError):
             await cycle.run_rounds()
     assert await cycle.run_rounds()
