@@ -10,7 +10,7 @@ import tomli_w
 
 from harness_adapters.errors import ConfigError
 from hinting.graders import RuleClause, RuleGraderConfig
-from ops.demo.scenario import COMPLAINTS, TEMPERATURE
+from ops.demo.scenario import ANSWER_TOKENS, COMPLAINTS, TEMPERATURE
 
 ASKS_FOR_LIST = r"\b(?:list|one per line|on each line|each on its own line)\b"
 
@@ -68,7 +68,7 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
     settings = {
         "data_dir": str(data_dir),
         "model": {"name": name, "path": str(model)},
-        "hints": {"temperature": TEMPERATURE, "max_tokens": 80, "max_concurrency": 16},
+        "hints": {"temperature": TEMPERATURE, "max_tokens": ANSWER_TOKENS, "max_concurrency": 16},
         "rounds": {
             "min_hints": 24,
             "min_validate": 5,
@@ -84,9 +84,9 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
             "objective": {"preserve_weight": 0.5},
             "batch": {"repair": 10, "preserve": 4, "micro_batch": 4},
             "generation": {"max_new_tokens": 40},
-            "stopping": {"max_steps": 14, "validate_every": 4, "patience": 2},
+            "stopping": {"max_steps": 12, "validate_every": 6, "patience": 2},
         },
-        "gate": {"max_cases": 24, "temperature": TEMPERATURE},
+        "gate": {"max_cases": 16, "temperature": TEMPERATURE},
         "logging": {"json": False},
     }
     grader = rule.grader.model_dump(exclude_none=True)

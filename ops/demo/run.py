@@ -29,7 +29,7 @@ from ops.demo.users import Desk, list_check, user
 MODEL = "helpdesk"
 AT_ONCE = 32
 LEARN_S = 1800.0
-KL_TOKENS = 48
+KL_TOKENS = 32
 
 PLAIN_EVERY_S = 10.0
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
@@ -72,7 +72,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
     desk = Desk(client, MODEL, rule, AT_ONCE)
     with stage("before", f"asking {len(held_out)} held-out topics and {len(held_out_lists)} lists"):
         before = await desk.share(held_out, desk.holds, rng_seed)
-        lists_before = await desk.share(held_out_lists, list_check, rng_seed)
+        lists_before = await desk.share(held_out_lists, list_check, rng_seed, scenario.LIST_TOKENS)
     with stage("traffic", f"{len(topics)} users ask, complain and accept; {len(lists)} ask for lists") as say:
         sessions = asyncio.gather(
             *(desk.topic_session(question, rng_seed + 7 * n) for n, question in enumerate(topics)),
@@ -88,7 +88,7 @@ async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
         outcome = await _learn(service, desk, say)
     with stage("after", "asking the held-out topics and lists again"):
         after = await desk.share(held_out, desk.holds, rng_seed)
-        lists_after = await desk.share(held_out_lists, list_check, rng_seed)
+        lists_after = await desk.share(held_out_lists, list_check, rng_seed, scenario.LIST_TOKENS)
     with stage("drift", f"KL to the base on {len(scenario.UNRELATED)} unrelated prompts"):
         kl_unrelated = await drift(service, outcome["served"], rng_seed)
     after_rollback, rollback_s = None, None

@@ -9,7 +9,11 @@ from typing import Any
 SYSTEM = "You are a helpful assistant for customers of Northwind, an online shop."
 TEMPERATURE = 0.3
 """Of every answer, as help desks tend to have it."""
-HELD_OUT = 40
+ANSWER_TOKENS, LIST_TOKENS = 56, 80
+"""Where an answer is cut: long after it has broken the house rule, or has the lines of a list."""
+HELD_OUT = 32
+TRAFFIC_TOPICS, TRAFFIC_LISTS = 80, 56
+"""As many as one round needs: on a laptop every answer costs about a second."""
 SMALL_TALK = "Are you there?"
 
 _PROMPTS: dict[str, Any] = tomllib.loads(files("ops.demo").joinpath("prompts.toml").read_text(encoding="utf-8"))
@@ -26,15 +30,15 @@ LISTS = [_FORMS[n % len(_FORMS)].format(thing) for n, thing in enumerate(_PROMPT
 
 def split_topics(seed: int) -> tuple[list[str], list[str]]:
     """Return the topics that traffic is about and the held-out ones, which nobody asks before they are measured."""
-    return _split(TOPICS, seed)
+    return _split(TOPICS, seed, TRAFFIC_TOPICS)
 
 
 def split_lists(seed: int) -> tuple[list[str], list[str]]:
     """Return the lists asked for in traffic and the held-out ones."""
-    return _split(LISTS, seed)
+    return _split(LISTS, seed, TRAFFIC_LISTS)
 
 
-def _split(items: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
+def _split(items: Sequence[str], seed: int, most: int) -> tuple[list[str], list[str]]:
     shuffled = list(items)
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - a simulation
-    return shuffled[HELD_OUT:], shuffled[:HELD_OUT]
+    return shuffled[HELD_OUT:][:most], shuffled[:HELD_OUT]

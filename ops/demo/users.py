@@ -10,9 +10,8 @@ from openai import AsyncOpenAI, OpenAIError
 from hinting.grade import GradeCase
 from hinting.graders import RuleGrader
 from ops.demo.rules import HouseRule
-from ops.demo.scenario import ACCEPTANCES, SYSTEM, TEMPERATURE
+from ops.demo.scenario import ACCEPTANCES, ANSWER_TOKENS, LIST_TOKENS, SYSTEM, TEMPERATURE
 
-MAX_TOKENS = 80
 LIST_LINES = 3
 PATIENCE = 1
 """Complaints a user makes about one answer before giving up."""
@@ -39,7 +38,9 @@ class Desk:
         self._grader = RuleGrader(rule.grader)
         self._slots = asyncio.Semaphore(at_once)
 
-    async def ask(self, messages: Sequence[dict[str, str]], *, seed: int, max_tokens: int = MAX_TOKENS) -> str | None:
+    async def ask(
+        self, messages: Sequence[dict[str, str]], *, seed: int, max_tokens: int = ANSWER_TOKENS
+    ) -> str | None:
         """Ask for one answer, streamed as chat windows do. None when the request failed."""
         self.traffic.requests += 1
         try:
@@ -81,7 +82,7 @@ class Desk:
     async def list_session(self, question: str, seed: int) -> None:
         """Ask for a list and be glad of one."""
         messages = opening(question)
-        reply = await self._say(messages, seed)
+        reply = await self._say(messages, seed, max_tokens=LIST_TOKENS)
         if reply is not None and lists_ok(reply):
             self.traffic.accepted += 1
             thanks = random.Random(seed).choice(ACCEPTANCES)  # noqa: S311 - a simulation
@@ -96,11 +97,17 @@ class Desk:
             thanks = random.Random(seed).choice(ACCEPTANCES)  # noqa: S311 - a simulation
             await self._say([*messages, answer(reply), user(thanks)], seed, last=True)
 
-    async def share(self, questions: Sequence[str], check: Callable[[str, str], Awaitable[bool]], seed: int) -> float:
+    async def share(
+        self,
+        questions: Sequence[str],
+        check: Callable[[str, str], Awaitable[bool]],
+        seed: int,
+        max_tokens: int = ANSWER_TOKENS,
+    ) -> float:
         """Ask every question once and return the share of replies that pass `check`; a failed request does not."""
 
         async def one(number: int, question: str) -> bool:
-            reply = await self._say(opening(question), seed + number)
+            reply = await self._say(opening(question), seed + number, max_tokens=max_tokens)
             return reply is not None and await check(question, reply)
 
         passed = await asyncio.gather(*(one(number, question) for number, question in enumerate(questions)))
@@ -114,9 +121,11 @@ class Desk:
             seed += 1
             await asyncio.sleep(0.2)
 
-    async def _say(self, messages: Sequence[dict[str, str]], seed: int, *, last: bool = False) -> str | None:
+    async def _say(
+        self, messages: Sequence[dict[str, str]], seed: int, *, max_tokens: int = ANSWER_TOKENS, last: bool = False
+    ) -> str | None:
         async with self._slots:
-            return await self.ask(messages, seed=seed, max_tokens=8 if last else MAX_TOKENS)
+            return await self.ask(messages, seed=seed, max_tokens=8 if last else max_tokens)
 
 
 async def list_check(_: str, reply: str) -> bool:
