@@ -153,7 +153,6 @@ class BatchDecoder:
         *,
         keep: int = 1,
     ) -> torch.Tensor:
-        mixed = {"adapter_names": [row.adapter for row in rows]} if isinstance(self._model, PeftModel) else {}
         return self._model(
             input_ids=ids,
             position_ids=positions,
@@ -161,8 +160,19 @@ class BatchDecoder:
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=keep,
-            **mixed,
+            **self._applied(rows),
         ).logits
+
+    def _applied(self, rows: Sequence[Row]) -> dict[str, list[str]]:
+        """Return what PEFT has to be told of the rows' adapters. Those that share one are not picked apart by layer."""
+        if not isinstance(self._model, PeftModel):
+            return {}
+        names = [row.adapter for row in rows]
+        if names[0] == BASE or len(set(names)) > 1:
+            return {"adapter_names": names}
+        if self._model.active_adapter != names[0]:
+            self._model.set_adapter(names[0], inference_mode=True)
+        return {}
 
     def _prefill(self, rows: list[Row]) -> tuple[Prompts, torch.Tensor]:
         """Read the prompts of several rows, left-padded; equal prompts and a common prefix are read once."""

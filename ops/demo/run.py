@@ -29,7 +29,7 @@ from ops.demo.users import Desk, list_check, user
 MODEL = "helpdesk"
 AT_ONCE = 32
 LEARN_S = 1800.0
-KL_TOKENS = 32
+KL_TOKENS = 24
 
 PLAIN_EVERY_S = 10.0
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}

@@ -12,7 +12,7 @@ TEMPERATURE = 0.3
 ANSWER_TOKENS, LIST_TOKENS = 56, 80
 """Where an answer is cut: long after it has broken the house rule, or has the lines of a list."""
 HELD_OUT = 32
-TRAFFIC_TOPICS, TRAFFIC_LISTS = 80, 56
+TRAFFIC_TOPICS, TRAFFIC_LISTS = 72, 44
 """As many as one round needs: on a laptop every answer costs about a second."""
 SMALL_TALK = "Are you there?"
 
