@@ -30,7 +30,7 @@ setup-vllm: .venv-vllm/.ready  ## Make .venv-vllm: vLLM for CPU and a Kafka-prot
 	PYTHON=$(PYTHON) scripts/setup_vllm.sh
 	touch $@
 
-demo: setup  ## Walk the whole loop on this machine (about 15 minutes on two cores)
+demo: setup  ## Walk the whole loop on this machine (about 12 minutes on two cores)
 	$(BIN)/secondnature demo $(ARGS)
 
 test: setup  ## Lint, types, floors, then every test; vLLM and broker tests skip unless `make setup-vllm` was run
