@@ -10,7 +10,7 @@ import tomli_w
 
 from harness_adapters.errors import ConfigError
 from hinting.graders import RuleClause, RuleGraderConfig
-from ops.demo.scenario import ANSWER_TOKENS, COMPLAINTS, TEMPERATURE
+from ops.demo.scenario import COMPLAINTS, TEMPERATURE
 
 ASKS_FOR_LIST = r"\b(?:list|one per line|on each line|each on its own line)\b"
 
@@ -23,6 +23,8 @@ class HouseRule:
     summary: str
     grader: RuleGraderConfig
     complaints: list[str]
+    answer_tokens: int
+    """Where an answer is cut. One that was cut never passes a trial, so those that keep the rule have to end before."""
 
 
 HOUSE_RULES = (
@@ -38,6 +40,7 @@ HOUSE_RULES = (
             ),
         ),
         complaints=COMPLAINTS["brief"],
+        answer_tokens=56,
     ),
     HouseRule(
         name="regret",
@@ -51,6 +54,7 @@ HOUSE_RULES = (
             ),
         ),
         complaints=COMPLAINTS["regret"],
+        answer_tokens=128,
     ),
 )
 
@@ -68,7 +72,7 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
     settings = {
         "data_dir": str(data_dir),
         "model": {"name": name, "path": str(model)},
-        "hints": {"temperature": TEMPERATURE, "max_tokens": ANSWER_TOKENS, "max_concurrency": 16},
+        "hints": {"temperature": TEMPERATURE, "max_tokens": rule.answer_tokens, "max_concurrency": 16},
         "rounds": {
             "min_hints": 20,
             "min_validate": 4,

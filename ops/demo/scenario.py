@@ -9,8 +9,8 @@ from typing import Any
 SYSTEM = "You are a helpful assistant for customers of Northwind, an online shop."
 TEMPERATURE = 0.3
 """Of every answer, as help desks tend to have it."""
-ANSWER_TOKENS, LIST_TOKENS = 56, 80
-"""Where an answer is cut: long after it has broken the house rule, or has the lines of a list."""
+LIST_TOKENS = 80
+"""Where a list is cut: it has its lines by then."""
 HELD_OUT = 32
 TRAFFIC_TOPICS, TRAFFIC_LISTS = 72, 44
 """As many as one round needs: on a laptop every answer costs about a second."""

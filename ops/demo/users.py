@@ -10,7 +10,7 @@ from openai import AsyncOpenAI, OpenAIError
 from hinting.grade import GradeCase
 from hinting.graders import RuleGrader
 from ops.demo.rules import HouseRule
-from ops.demo.scenario import ACCEPTANCES, ANSWER_TOKENS, LIST_TOKENS, SYSTEM, TEMPERATURE
+from ops.demo.scenario import ACCEPTANCES, LIST_TOKENS, SYSTEM, TEMPERATURE
 
 LIST_LINES = 3
 PATIENCE = 1
@@ -38,9 +38,7 @@ class Desk:
         self._grader = RuleGrader(rule.grader)
         self._slots = asyncio.Semaphore(at_once)
 
-    async def ask(
-        self, messages: Sequence[dict[str, str]], *, seed: int, max_tokens: int = ANSWER_TOKENS
-    ) -> str | None:
+    async def ask(self, messages: Sequence[dict[str, str]], *, seed: int, max_tokens: int) -> str | None:
         """Ask for one answer, streamed as chat windows do. None when the request failed."""
         self.traffic.requests += 1
         try:
@@ -102,7 +100,7 @@ class Desk:
         questions: Sequence[str],
         check: Callable[[str, str], Awaitable[bool]],
         seed: int,
-        max_tokens: int = ANSWER_TOKENS,
+        max_tokens: int | None = None,
     ) -> float:
         """Ask every question once and return the share of replies that pass `check`; a failed request does not."""
 
@@ -122,10 +120,11 @@ class Desk:
             await asyncio.sleep(0.2)
 
     async def _say(
-        self, messages: Sequence[dict[str, str]], seed: int, *, max_tokens: int = ANSWER_TOKENS, last: bool = False
+        self, messages: Sequence[dict[str, str]], seed: int, *, max_tokens: int | None = None, last: bool = False
     ) -> str | None:
         async with self._slots:
-            return await self.ask(messages, seed=seed, max_tokens=8 if last else max_tokens)
+            most = 8 if last else max_tokens or self._rule.answer_tokens
+            return await self.ask(messages, seed=seed, max_tokens=most)
 
 
 async def list_check(_: str, reply: str) -> bool:
