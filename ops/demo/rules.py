@@ -74,9 +74,9 @@ def config_for(rule: HouseRule, *, name: str, model: Path, data_dir: Path, seed:
         "model": {"name": name, "path": str(model)},
         "hints": {"temperature": TEMPERATURE, "max_tokens": rule.answer_tokens, "max_concurrency": 16},
         "rounds": {
-            "min_hints": 20,
-            "min_validate": 4,
-            "min_gate": 8,
+            "min_hints": 12,
+            "min_validate": 2,
+            "min_gate": 6,
             "validate_share": 0.12,
             "gate_share": 0.25,
             "max_offline": 4,
