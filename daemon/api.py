@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from daemon import rounds
 from daemon.body import read_body
@@ -22,9 +22,11 @@ from daemon.store import Store
 from daemon.tail import Tail
 from daemon.wire_errors import CONTROL_HEADER
 from harness_adapters.errors import RecordError
-from harness_adapters.exchange import Exchange, Feedback, exchange_json
+from harness_adapters.exchange import Feedback, exchange_json
 from harness_adapters.ids import stable_id
+from harness_adapters.trace import trace_json
 from hinting.hint import Hint
+from hinting.judge import Judged
 
 T = TypeVar("T")
 
@@ -81,6 +83,17 @@ class Imported(BaseModel):
     """How many records were appended to the log. Records that were there before are dropped when they are read."""
 
     appended: int
+
+
+def _lines_of(body: bytes, adapter: TypeAdapter[T], noun: str) -> list[T]:
+    """Read JSON lines. Raises RecordError for the first that is not what it should be."""
+    read: list[T] = []
+    for number, line in enumerate(body.splitlines(), start=1):
+        try:
+            read.append(adapter.validate_json(line))
+        except ValidationError as error:
+            raise RecordError(f"line {number} is not {noun}: {_flaws_of(error)}; nothing was appended") from error
+    return read
 
 
 def admin_guard(settings: Settings) -> Callable[[Request], None]:
@@ -168,10 +181,7 @@ def make_router(parts: Parts) -> APIRouter:
     @control.get("/traces")
     def list_traces(limit: Annotated[int, Field(ge=1, le=1000)] = 50, after: str | None = None) -> list[dict[str, Any]]:
         """Return sessions, newest first, without their turns."""
-        return [
-            {"id": t.id, "harness": t.harness, "tenant": t.tenant, "turns": len(t.turns), "complete": t.complete}
-            for t in store.traces(limit=limit, after=after)
-        ]
+        return [asdict(row) for row in store.trace_rows(limit=limit, after=after)]
 
     @control.get("/traces/{trace_id}")
     def show_trace(trace_id: str) -> dict[str, Any]:
@@ -181,15 +191,16 @@ def make_router(parts: Parts) -> APIRouter:
     @control.post("/exchanges", openapi_extra=_takes("application/jsonl", {"type": "string"}))
     def import_exchanges(body: Annotated[bytes, body_within_limit]) -> Imported:
         """Append exchanges read from files, one JSON object a line. All of them are checked before any is appended."""
-        exchanges: list[Exchange] = []
-        for number, line in enumerate(body.splitlines(), start=1):
-            try:
-                exchanges.append(exchange_json.validate_json(line))
-            except ValidationError as error:
-                detail = f"line {number} is not an exchange: {_flaws_of(error)}; nothing was appended"
-                raise RecordError(detail) from error
+        exchanges = _lines_of(body, exchange_json, "an exchange")
         parts.recorder.keep(exchanges)
         return Imported(appended=len(exchanges))
+
+    @control.post("/traces", openapi_extra=_takes("application/jsonl", {"type": "string"}))
+    def import_traces(body: Annotated[bytes, body_within_limit]) -> Imported:
+        """Append sessions read from files, one JSON object a line. All of them are checked before any is appended."""
+        traces = _lines_of(body, trace_json, "a trace")
+        parts.recorder.keep(traces)
+        return Imported(appended=len(traces))
 
     @control.get("/signals")
     def list_signals(
@@ -197,7 +208,10 @@ def make_router(parts: Parts) -> APIRouter:
     ) -> list[dict[str, Any]]:
         """Return signals with what became of them, newest first."""
         rows = store.signal_rows(state, limit)
-        return [{**asdict(row.signal), "state": row.state, "reason": row.reason} for row in rows]
+        return [
+            {**asdict(row.signal), "state": row.state, "reason": row.reason, "judged": _votes(row.judged)}
+            for row in rows
+        ]
 
     @control.get("/hints")
     def list_hints(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
@@ -297,6 +311,14 @@ def _found(value: T | None, noun: str, name: str) -> T:
     if value is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {noun} {name!r}")
     return value
+
+
+def _votes(judged: Judged | None) -> dict[str, Any] | None:
+    """Return what a judge said as the command line shows it; the signal stands beside it."""
+    if judged is None:
+        return None
+    votes = [asdict(vote) for vote in judged.votes]
+    return {"decided": judged.decided, "prompt": judged.prompt, "votes": votes}
 
 
 def _shown(hint: Hint) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from daemon.api import Parts, admin_guard, flaws, make_router
+from daemon.api import Parts, admin_guard, body_reader, flaws, make_router
 from daemon.body import RequestTooLargeError
 from daemon.health import Health
 from daemon.logs import get_logger
 from daemon.metrics import CONTENT_TYPE, Metrics
+from daemon.otlp import ROUTE, make_otlp_router
 from daemon.proxy import Proxy
 from daemon.wire_errors import error_body, send_error, send_json
 from harness_adapters.errors import (
@@ -27,7 +28,7 @@ from harness_adapters.errors import (
     StoreUnavailableError,
 )
 
-CONTROL_UNDER_V1 = ("/v1/feedback",)
+CONTROL_UNDER_V1 = ("/v1/feedback", ROUTE)
 GUARDED = ("/api", "/metrics")
 RETRY_AFTER = {"Retry-After": "5"}
 LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
@@ -39,6 +40,9 @@ def create_app(parts: Parts, health: Health, metrics: Metrics, proxy: Proxy | No
     """Return the application. Without a proxy (a worker's process) `/v1` answers 503."""
     control = FastAPI(title="Second Nature", docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     control.include_router(make_router(parts))
+    limit = parts.settings.server.max_request_bytes
+    foreign = metrics.stages.labels("export", "foreign")
+    control.include_router(make_otlp_router(parts.recorder, body_reader(limit), limit, foreign))
 
     @control.exception_handler(SecondNatureError)
     async def failed(request: Request, error: SecondNatureError) -> JSONResponse:

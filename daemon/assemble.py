@@ -5,16 +5,20 @@ from dataclasses import replace
 from typing import Any, cast
 
 import orjson
+import structlog
 
+from daemon.encoding import TooDeepError
 from daemon.exchange_raw import RawExchange
 from daemon.log import LogRecord
-from daemon.spool import exchange_record
+from daemon.log_records import record_of
 from daemon.sse import ID_MEMBERS, holders
 from harness_adapters.exchange import Exchange, Sampled, Status, exchange_json
 from harness_adapters.openai_chat import sampled_of
 from harness_adapters.streams import assemble, chunks_of, sse_events
 
 DONE = "[DONE]"
+
+logger = structlog.get_logger()
 
 
 def exchange_of(raw: RawExchange) -> Exchange:
@@ -96,6 +100,18 @@ def _message(error: object) -> str:
     return str(error)[:1000]
 
 
+def recorded(ended: Exchange | RawExchange) -> tuple[Exchange, LogRecord, str]:
+    """Return an exchange, its record, and why that is without content, if it is."""
+    try:
+        exchange = exchange_of(ended) if isinstance(ended, RawExchange) else ended
+        return exchange, record_of(exchange), ""
+    except Exception as error:  # noqa: BLE001 - a record without content is better than none
+        reason = "too_deep" if isinstance(error, TooDeepError) else "not_json"
+        logger.warning("exchange_without_content", exchange=ended.id, reason=reason, error=type(error).__name__)
+    exchange = without_content(ended, reason)
+    return exchange, record_of(exchange), reason
+
+
 def without_content(ended: Exchange | RawExchange, reason: str) -> Exchange:
     """Return the terminal record of an exchange whose content cannot be kept."""
     exchange = exchange_of(replace(ended, body=b"")) if isinstance(ended, RawExchange) else ended
@@ -106,4 +122,4 @@ def stub_of(record: LogRecord, reason: str) -> LogRecord:
     """Return an exchange's record without its content; feedback, which is short, as it is."""
     if record.kind != "exchange":
         return record
-    return exchange_record(without_content(exchange_json.validate_json(record.value), reason))
+    return record_of(without_content(exchange_json.validate_json(record.value), reason))

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import structlog
 
-from daemon.assemble import exchange_of, stub_of, without_content
+from daemon import durable
+from daemon.assemble import recorded, stub_of, without_content
 from daemon.capture_status import CaptureStatus
-from daemon.encoding import TooDeepError, encode
 from daemon.exchange_raw import RawExchange
 from daemon.log import EventLog, LogRecord
-from daemon.spool import Begun, Spool, exchange_record
+from daemon.spool import Begun, Spool
 from harness_adapters.errors import ConfigError, LogUnavailableError, RecordError
 from harness_adapters.exchange import Exchange, Feedback, Status
+from harness_adapters.trace import Trace
 
 __all__ = ["Begun", "Recorder"]
 
@@ -108,14 +109,27 @@ class Recorder:
 
         Raises LogUnavailableError when it cannot be kept.
         """
-        self._keep([LogRecord(feedback.response_id, feedback.id, "feedback", encode(feedback))])
+        self._keep([durable.checked(self._log, feedback)])
 
-    def keep(self, exchanges: Sequence[Exchange]) -> None:
-        """Record exchanges that have time, such as imported ones; they are on disk when this returns.
+    def keep(self, recorded: Sequence[Exchange | Trace]) -> None:
+        """Record what has time, such as what is imported; it is on disk when this returns.
 
-        Blocks for the disk. Raises LogUnavailableError when not all of them can be kept; recording them again is safe.
+        Blocks for the disk. Raises RecordError, before any is kept, when the log can never take one of them, and
+        LogUnavailableError when not all of them can be kept now; recording them again is safe.
         """
-        self._keep([exchange_record(exchange) for exchange in exchanges])
+        self._keep([durable.checked(self._log, noun) for noun in recorded])
+
+    def keep_possible(self, recorded: Sequence[Exchange | Trace]) -> list[str]:
+        """Do the same, leaving out what the log can never take. Returns why, once for each of those."""
+        records: list[LogRecord] = []
+        refused: list[str] = []
+        for noun in recorded:
+            try:
+                records.append(durable.checked(self._log, noun))
+            except RecordError as error:
+                refused.append(str(error))
+        self._keep(records)
+        return refused
 
     def status(self) -> CaptureStatus:
         """Return what waits, what was appended and what was dropped."""
@@ -176,7 +190,7 @@ class Recorder:
                 # The edge of the thread: whatever broke, the records in hand are not lost over it.
                 logger.exception("recorder_failed")
                 held = self._to_spool(held)
-                self._retry_later()
+                self._pause(away=True)
             if not held:
                 self._in_hand = []
             if self._close_by is not None and self._done(self._close_by):
@@ -218,7 +232,7 @@ class Recorder:
         except LogUnavailableError as error:
             if self._available:
                 logger.warning("log_away", reason=str(error), spooled=self._spool.records)
-            self._retry_later()
+            self._pause(away=True)
             return False
         except RecordError as error:
             if len(records) > 1:
@@ -265,11 +279,8 @@ class Recorder:
             # What was not moved stays in the write-ahead log, which is read just as well.
             logger.warning("spool_not_checkpointed", reason=str(error))
 
-    def _retry_later(self) -> None:
-        self._available = False
-        self._pause()
-
-    def _pause(self) -> None:
+    def _pause(self, *, away: bool = False) -> None:
+        self._available = self._available and not away
         self._retry_at = time.monotonic() + self._pause_s
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
@@ -310,18 +321,7 @@ class Recorder:
             logger.error("records_lost", lost=lost, reason=self._spool_fault)
 
     def _keep(self, records: Sequence[LogRecord]) -> None:
-        if self._spool.bytes + sum(len(record.value) for record in records) > self._max_spool_bytes:
-            raise LogUnavailableError(
-                f"the event log is away and the spool holds {self._spool.bytes} bytes already: nothing was recorded;"
-                " bring the log back, or raise capture.max_spool_bytes"
-            )
-        try:
-            self._spool.put_synced(records)
-        except (sqlite3.Error, OSError) as error:
-            raise LogUnavailableError(
-                f"the spool {self._spool.path} cannot be written: {error}; not all was recorded: make room on its disk"
-                " and send it again"
-            ) from error
+        durable.put(self._spool, records, self._max_spool_bytes)
         with self._changed:
             self._changed.notify()
 
@@ -330,25 +330,18 @@ class Recorder:
         records: list[LogRecord] = []
         for ended in batch:
             try:
-                records.append(self._record_of(ended))
+                exchange, record, reason = recorded(ended)
             except Exception:
                 self._drop("not_recorded")
                 logger.exception("exchange_not_recorded")
+                continue
+            records.append(record)
+            if reason:
+                self._drop(reason)
+            elif exchange.status is Status.OK and exchange.response is not None and exchange.sampled is None:
+                with self._changed:
+                    self._ids_missing += 1
         return records
-
-    def _record_of(self, ended: Exchange | RawExchange) -> LogRecord:
-        try:
-            exchange = exchange_of(ended) if isinstance(ended, RawExchange) else ended
-            record = exchange_record(exchange)
-        except Exception as error:  # noqa: BLE001 - a record without content is better than none
-            reason = "too_deep" if isinstance(error, TooDeepError) else "not_json"
-            self._drop(reason)
-            logger.warning("exchange_without_content", exchange=ended.id, reason=reason, error=type(error).__name__)
-            return exchange_record(without_content(ended, reason))
-        if exchange.status is Status.OK and exchange.response is not None and exchange.sampled is None:
-            with self._changed:
-                self._ids_missing += 1
-        return record
 
     def _drop(self, reason: str, count: int = 1) -> None:
         with self._changed:

@@ -24,6 +24,7 @@ from daemon.config_sections import (
     EngineSettings,
     GateSettings,
     HintSettings,
+    JudgeSettings,
     LearnerSettings,
     LoggingSettings,
     LogSettings,
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     server: ServerSettings = ServerSettings()
     capture: CaptureSettings = CaptureSettings()
+    judge: JudgeSettings = JudgeSettings()
     hints: HintSettings = HintSettings()
     graders: tuple[GraderConfig, ...] = ()
     """What says whether a reply is right; see the README for an example. `kind` is `rule`, `schema`, `changed_call` or

@@ -145,6 +145,36 @@ class HintSettings(_Section):
     """Let hints train that no grader could judge."""
 
 
+class JudgeSettings(_Section):
+    """A model that votes on what the rules found before hints are written for it. Off unless `url` is set. Recorded
+    text around each signal is sent there."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s@?#]+$")
+    """Address of an OpenAI-compatible endpoint, with or without `/v1`. A key belongs into `api_key`."""
+    model: str | None = Field(default=None, min_length=1)
+    """The endpoint's name of the model."""
+    api_key: SecretStr | None = None
+    """Sent to the endpoint as a bearer token."""
+    votes: int = Field(default=3, ge=1, le=99)
+    """Asked for each signal. More than half of those cast decide, at least two where more than one is asked."""
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    """Of the votes; at 0 they are all alike."""
+    timeout_s: float = Field(default=20.0, gt=0)
+    """Seconds a vote may take before it counts as an abstention. After twelve in a row without an answer none is asked
+    for a minute."""
+    max_calls_per_day: int = Field(default=2000, ge=0)
+    """Votes a day (UTC) of one process; signals beyond it pass unjudged. The one retry after a passing error of the
+    endpoint is not counted."""
+    max_concurrency: int = Field(default=4, ge=1)
+    """Votes asked for at once."""
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        if self.url is not None and self.model is None:
+            raise ValueError("model is missing: with a judge's url say which model there judges")
+        return self
+
+
 class RoundSettings(_Section):
     """When a round starts and what goes into it."""
 

@@ -29,6 +29,7 @@ from harness_adapters.errors import (
     StoreError,
 )
 from hinting.graders import load_graders
+from hinting.judge import Judge
 from learner.config import CHECKPOINT_DIR, Progress, RoundConfig, SampleSpec
 from learner.manifest import read_manifest
 
@@ -42,7 +43,14 @@ class Cycle:
     """Walks the street for as long as it is let."""
 
     def __init__(
-        self, settings: Settings, store: Store, engine: EngineClient, serving: Serving, metrics: Metrics
+        self,
+        settings: Settings,
+        store: Store,
+        engine: EngineClient,
+        serving: Serving,
+        metrics: Metrics,
+        *,
+        judge: Judge | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -50,7 +58,7 @@ class Cycle:
         self._serving = serving
         self._metrics = metrics
         self._graders = load_graders(settings.graders)
-        self.lessons = Lessons(settings, store, engine, serving, graders=self._graders, metrics=metrics)
+        self.lessons = Lessons(settings, store, engine, serving, graders=self._graders, metrics=metrics, judge=judge)
         self._asked = False
         self._changed = True
         self._settled = False

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import orjson
 
 from harness_adapters.errors import RecordError
-from harness_adapters.exchange import Exchange, Feedback
+from harness_adapters.exchange import Exchange
 
 MAX_DEPTH = 100
 """How deep a request or a response may nest. Readers give up at 200 levels, those around it included."""
@@ -51,7 +51,7 @@ def encode(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Exchange | Feedback):
+    if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Mapping):
         return dict(value)

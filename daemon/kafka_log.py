@@ -12,12 +12,14 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 # The stubs that pyright ships describe kafka-python 2, which had neither.
 from kafka.structs import MemberState, OffsetAndMetadata, TopicPartition  # pyright: ignore
 
-from daemon.log import LogRecord, Position, StoredRecord
+from daemon.log import POLL_BYTES, LogRecord, Position, StoredRecord
 from harness_adapters.errors import LogUnavailableError, RecordError
 
 RECORD_OVERHEAD_BYTES = 1024
 """Room left in a produce request for headers and framing."""
 ZSTD = b"zstd"
+UNPACKED_AT_ONCE = 8
+"""Records taken from the client at once: how long they are is only known once they are unpacked."""
 
 
 class KafkaLog:
@@ -77,11 +79,22 @@ class KafkaLog:
                 self._drop_producer()
                 raise
 
-    def poll(self, *, max_records: int, timeout_s: float) -> list[StoredRecord]:
+    def check(self, record: LogRecord) -> None:
+        """Raise RecordError for a record that `max_request_bytes` leaves no room for, compressed."""
+        self._pack(record)
+
+    def poll(self, *, max_records: int, timeout_s: float, max_bytes: int = POLL_BYTES) -> list[StoredRecord]:
         """Return the records after the last poll; in order within each partition."""
+        records: list[StoredRecord] = []
+        timeout_ms = int(timeout_s * 1000)
         with self._reached("read"):
-            batches = self._consuming().poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
-            return [_unpack(record) for batch in batches.values() for record in batch]
+            while len(records) < max_records and sum(len(record.value) for record in records) < max_bytes:
+                few = min(max_records - len(records), UNPACKED_AT_ONCE)
+                batches = self._consuming().poll(timeout_ms=0 if records else timeout_ms, max_records=few)
+                if not batches:
+                    break
+                records += [_unpack(record) for batch in batches.values() for record in batch]
+        return records
 
     def commit(self, records: Sequence[StoredRecord]) -> None:
         """Move the group's positions behind these records, where they are not there already."""

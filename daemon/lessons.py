@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 from daemon.config import Settings
 from daemon.engine import EngineClient
@@ -10,15 +11,17 @@ from daemon.metrics import Metrics
 from daemon.serving import Serving
 from daemon.store import SessionRow, Store
 from harness_adapters.errors import EngineError, RenderError, StoreUnavailableError
+from harness_adapters.exchange import Exchange
 from harness_adapters.prompt import prompt_of
-from harness_adapters.sessions import trace_of
+from harness_adapters.stitch import trace_of
 from harness_adapters.trace import Trace
 from hinting.detect import detect
 from hinting.graders import Grader
 from hinting.hint import Hint, HintState
+from hinting.judge import Cast, Decided, Judge, unteachable
 from hinting.model import Sampling
 from hinting.screen import screen
-from hinting.signal import Fault, Signal
+from hinting.signal import GIVEN, Signal
 from hinting.together import together
 from hinting.verify import try_hints
 from hinting.write import propose
@@ -44,6 +47,7 @@ class Lessons:
         *,
         graders: list[Grader],
         metrics: Metrics,
+        judge: Judge | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -51,6 +55,7 @@ class Lessons:
         self._serving = serving
         self._graders = graders
         self._metrics = metrics
+        self._judge = judge
         self._failed: Counter[str] = Counter()
         """How often an engine that was there failed on a signal's trials."""
 
@@ -69,17 +74,24 @@ class Lessons:
         return bool(sessions)
 
     def _read(self, session: SessionRow) -> None:
-        opened_by = self._store.user_of(session.root)
-        trace = trace_of(session.id, session.root, self._store.exchanges_of(session.id), opened_by)
+        exchanges = self._store.exchanges_of(session.id)
+        trace = self._trace_of(session, exchanges)
         responses = [t.response_id for t in trace.turns if t.response_id]
         found = detect(trace, self._store.feedback_for(responses, trace.tenant))
         self._store.put_trace(trace)
-        new = self._store.put_signals(found)
+        new = self._store.put_signals(self._store.as_judged(found))
+        if not exchanges:
+            self._store.retire(trace.id, [signal.id for signal in found])
         self._store.mark_read(session.id, session.revision)
         self._metrics.stages.labels("trace", "read").inc()
         for signal in new:
             self._metrics.stages.labels("signal", signal.kind.value).inc()
             logger.info("signal_found", signal=signal.id, kind=signal.kind.value, trace=trace.id, target=signal.target)
+
+    def _trace_of(self, session: SessionRow, exchanges: Sequence[Exchange]) -> Trace:
+        if not exchanges and (recorded := self._store.trace(session.id)):
+            return recorded
+        return trace_of(session.id, session.root, exchanges, self._store.user_of(session.root))
 
     def _put_aside(self, session: SessionRow, reason: str) -> None:
         self._store.put_dead_letter(f"session {session.id}", reason, session.id.encode())
@@ -117,6 +129,24 @@ class Lessons:
         await asyncio.to_thread(self._store.set_signal_state, signal.id, state, reason)
         return True
 
+    async def _judged(self, trace: Trace, signal: Signal) -> tuple[Signal, str]:
+        """Return a signal as judged, and why it is refuted, if it is. What was judged once is not judged again."""
+        known = await asyncio.to_thread(self._store.judged, signal.id)
+        if known is not None or self._judge is None or signal.kind in GIVEN:  # what a person gave needs no vote
+            return signal, known.refuted if known else ""
+        judged = await self._judge.judge(trace, signal)
+        self._metrics.stages.labels("judgement", judged.decided.value).inc()
+        if judged.decided is Decided.UNASKED:
+            logger.info("signal_unjudged", signal=signal.id, reason=judged.reason)
+            return signal, ""
+        for vote in judged.votes:
+            self._metrics.judge_votes.labels(vote.cast.value).inc()
+            if vote.cast in (Cast.FAILED, Cast.TIMED_OUT):
+                logger.warning("vote_missing", signal=signal.id, reason=vote.reason)
+        await asyncio.to_thread(self._store.put_judged, judged)
+        logger.info("signal_judged", signal=signal.id, decided=judged.decided.value, prompt=judged.prompt)
+        return judged.signal, judged.refuted
+
     async def _hint(self, signal: Signal) -> tuple[str, str]:
         """Return what became of a signal and why. Raises EngineError while the engine is away."""
         store, settings = self._store, self._settings.hints
@@ -124,10 +154,15 @@ class Lessons:
         if trace is None:
             return "set_aside", "its trace is gone"
         if reason := unteachable(signal, settings.min_confidence):
+            return "set_aside", reason  # no vote could make it teach
+        signal, refuted = await self._judged(trace, signal)
+        if reason := refuted or unteachable(signal, settings.min_confidence):
             return "set_aside", reason
         candidates, refused = screened(trace, signal)
         exchange_id = trace.turns[signal.target].exchange_id
         exchange = await asyncio.to_thread(store.exchange, exchange_id) if exchange_id else None
+        if exchange is not None and exchange.tenant != trace.tenant:
+            exchange = None  # a recorded session may name any exchange
         try:
             prompt = prompt_of(trace, signal.target, exchange)
         except RenderError as error:
@@ -164,12 +199,3 @@ def screened(trace: Trace, signal: Signal) -> tuple[list[Hint], list[Hint]]:
         else:
             refused.append(hint.tried((), HintState.REJECTED, code))
     return candidates, refused
-
-
-def unteachable(signal: Signal, min_confidence: float) -> str | None:
-    """Say why a signal must not teach; None when it may."""
-    if signal.fault is not Fault.AGENT:
-        return f"the fault is the {signal.fault.value}'s, not the agent's"
-    if signal.confidence < min_confidence:
-        return f"confidence {signal.confidence:.2f} is below {min_confidence:.2f}"
-    return None

@@ -26,6 +26,7 @@ from daemon.config import ServerSettings, Settings
 from daemon.cycle import Cycle
 from daemon.engine_source import EngineSource
 from daemon.health import EngineWatch, Health
+from daemon.judging import open_judge
 from daemon.kafka_log import KafkaLog
 from daemon.log import EventLog
 from daemon.logs import get_logger
@@ -182,7 +183,10 @@ class Daemon:
             # The watcher reads the alias again; until then the base answers.
             logger.error("alias_unread", reason=str(error))  # noqa: TRY400 - the reason says it all
         proxy = await self._proxy(stack, serving, recorder, source) if "proxy" in self._roles else None
-        cycle = Cycle(settings, store, engine, serving, metrics) if "worker" in self._roles else None
+        cycle = None
+        if "worker" in self._roles:
+            judge = await stack.enter_async_context(open_judge(settings.judge))
+            cycle = Cycle(settings, store, engine, serving, metrics, judge=judge)
 
         self._watch_over(stack, "engine", lambda: source.watch(engine, self._stop, serving.load_all))
         self._watch_over(stack, "alias", lambda: serving.watch(self._stop))

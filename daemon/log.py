@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+POLL_BYTES = 16 * 1024 * 1024
+"""What one poll returns at most, in bytes of values; a single record may be longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
@@ -14,7 +17,7 @@ class LogRecord:
     key: str
     id: str
     kind: str
-    """`exchange` or `feedback`."""
+    """`exchange`, `trace` or `feedback`."""
     value: bytes
 
 
@@ -52,8 +55,15 @@ class EventLog(Protocol):
         """
         ...
 
-    def poll(self, *, max_records: int, timeout_s: float) -> list[StoredRecord]:
-        """Return the records after the last poll (at first: after the committed position), oldest first."""
+    def check(self, record: LogRecord) -> None:
+        """Raise RecordError when a record is larger than the log can hold. Asks nobody; any thread may call it."""
+        ...
+
+    def poll(self, *, max_records: int, timeout_s: float, max_bytes: int = POLL_BYTES) -> list[StoredRecord]:
+        """Return the records after the last poll (at first: after the committed position), oldest first.
+
+        At least one if there is any, even where it alone has more than `max_bytes`.
+        """
         ...
 
     def commit(self, records: Sequence[StoredRecord]) -> None:

@@ -60,8 +60,12 @@ class Metrics:
         self.tail_halted = self._gauge("tail_halted", "1 while the tail stands still because of unreadable records.")
         # The street.
         self.stages = self._counter(
-            "stage_items", "Traces, signals, hints and samples made, by stage and result.", "stage", "result"
+            "stage_items",
+            "Exports without a model call, and traces, signals, judgements, hints and samples, by stage and result.",
+            "stage",
+            "result",
         )
+        self.judge_votes = self._counter("judge_votes", "Votes of the judge, by what became of them.", "outcome")
         self.rounds = self._counter("rounds", "Rounds that ended, by result.", "result")
         self.round_seconds = self._histogram("round_seconds", "Duration of a round.", ROUND_BUCKETS_S)
         self.verdicts = self._counter("verdicts", "Verdicts of the gate.", "decision")

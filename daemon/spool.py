@@ -19,8 +19,8 @@ from pathlib import Path
 import orjson
 import structlog
 
-from daemon.encoding import encode
 from daemon.log import LogRecord
+from daemon.log_records import record_of
 from harness_adapters.exchange import Exchange, Status
 
 logger = structlog.get_logger()
@@ -64,11 +64,6 @@ class Begun:
             request={},
             error="the proxy ended before the request did",
         )
-
-
-def exchange_record(exchange: Exchange) -> LogRecord:
-    """Return an exchange as the log takes it."""
-    return LogRecord(exchange.route_key, exchange.id, "exchange", encode(exchange))
 
 
 class Spool:
@@ -221,7 +216,7 @@ def _records_in(orphan: Path) -> Iterator[LogRecord]:
             rows = old.execute("SELECT exchange_id, begun, key, kind, ended FROM pending ORDER BY turn IS NULL, turn")
             for record_id, begun, key, kind, ended in rows:
                 if ended is None:
-                    yield exchange_record(Begun(**orjson.loads(begun)).abandoned())
+                    yield record_of(Begun(**orjson.loads(begun)).abandoned())
                 else:
                     yield LogRecord(key, record_id, kind, ended)
     except sqlite3.OperationalError:

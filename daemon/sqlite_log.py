@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from daemon.log import LogRecord, Position, StoredRecord
-from harness_adapters.errors import LogUnavailableError
+from daemon.log import POLL_BYTES, LogRecord, Position, StoredRecord
+from harness_adapters.errors import LogUnavailableError, RecordError
 
 SCHEMA = (
     # AUTOINCREMENT never hands out an offset twice, so a committed position stays true whatever happens to the rows.
@@ -16,6 +16,8 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS positions (reader TEXT PRIMARY KEY, next INTEGER NOT NULL)",
 )
 POLL_PAUSE_S = 0.05
+MAX_BYTES = 900_000_000
+"""The longest record; SQLite holds rows of a thousand million bytes."""
 
 
 class SqliteLog:
@@ -38,7 +40,15 @@ class SqliteLog:
             )
             db.execute("COMMIT")
 
-    def poll(self, *, max_records: int, timeout_s: float) -> list[StoredRecord]:
+    def check(self, record: LogRecord) -> None:
+        """Raise RecordError for a record that no row can hold."""
+        if len(record.value) > MAX_BYTES:
+            raise RecordError(
+                f"record {record.id} has {len(record.value)} bytes, more than the {MAX_BYTES} that the event log"
+                f" {self._path} can hold"
+            )
+
+    def poll(self, *, max_records: int, timeout_s: float, max_bytes: int = POLL_BYTES) -> list[StoredRecord]:
         """Return the records after the last poll, waiting up to `timeout_s` seconds for the first."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -48,13 +58,18 @@ class SqliteLog:
                     "SELECT offset, CAST(key AS TEXT), CAST(id AS TEXT), CAST(kind AS TEXT), CAST(value AS BLOB)"
                     " FROM records WHERE offset >= ? ORDER BY offset LIMIT ?",
                     (start, max_records),
-                ).fetchall()
-            if rows:
-                self._next = int(rows[-1][0]) + 1
-                return [
-                    StoredRecord(Position(0, offset), key, record_id, kind, value)
-                    for offset, key, record_id, kind, value in rows
-                ]
+                )
+                records: list[StoredRecord] = []
+                size = 0
+                for offset, key, record_id, kind, value in rows:
+                    size += len(value)
+                    if records and size > max_bytes:
+                        break
+                    records.append(StoredRecord(Position(0, offset), key, record_id, kind, value))
+                rows.close()
+            if records:
+                self._next = records[-1].position.offset + 1
+                return records
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 return []

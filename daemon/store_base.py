@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from daemon.encoding import encode
-from daemon.tables import READ_ONLY, metadata, open_engine
+from daemon.tables import READ_ONLY, open_engine, prepare
 from harness_adapters.errors import StoreError, StoreUnavailableError
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class StoreBase:
                 if not self._sqlite:
                     # Two processes that start together would both create: the second waits here.
                     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7300417)")
-                metadata.create_all(connection)
+                prepare(connection)
             self._ready = True
 
     @contextmanager

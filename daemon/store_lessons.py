@@ -1,7 +1,7 @@
 """The store's middle: traces, the signals found in them, and the hints written for those."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 from sqlalchemy import select, update
@@ -9,24 +9,38 @@ from sqlalchemy import select, update
 from daemon import tables
 from daemon.store_base import StoreBase, body_of, decoded, must_be_one_of
 from harness_adapters.errors import StoreError
-from harness_adapters.trace import Trace
-from hinting.hint import Hint, merged
+from harness_adapters.trace import Trace, trace_json
+from hinting.hint import Hint, HintState, merged
+from hinting.judge import Decided, Judged, blamed
 from hinting.signal import Signal
 
 SIGNAL_STATES = ("new", "hinted", "set_aside")
+GONE = "the session was recorded anew, and does not show it any more"
 
-trace_json: TypeAdapter[Trace] = TypeAdapter(Trace)
 signal_json: TypeAdapter[Signal] = TypeAdapter(Signal)
+judged_json: TypeAdapter[Judged] = TypeAdapter(Judged)
 hint_json: TypeAdapter[Hint] = TypeAdapter(Hint)
 
 
 @dataclass(frozen=True, slots=True)
+class TraceRow:
+    """What lists tell of a trace. `turns` is how many there are."""
+
+    id: str
+    harness: str
+    tenant: str
+    turns: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SignalRow:
-    """A signal, what became of it, and why."""
+    """A signal, what became of it, and why; and what a judge said of it, if one was asked."""
 
     signal: Signal
     state: str
     reason: str
+    judged: Judged | None = None
 
 
 class LessonStore(StoreBase):
@@ -35,7 +49,8 @@ class LessonStore(StoreBase):
     def put_trace(self, trace: Trace) -> None:
         """Store a trace, or replace it by its longer self."""
         with self._writing() as connection:
-            self._put(connection, tables.traces, {"id": trace.id, "body": body_of(trace)})
+            row = {"id": trace.id, **tables.trace_facts(trace), "body": body_of(trace)}
+            self._put(connection, tables.traces, row)
 
     def trace(self, trace_id: str) -> Trace | None:
         """Return a trace by id."""
@@ -46,6 +61,15 @@ class LessonStore(StoreBase):
         c = tables.traces.c
         before = select(c.position).where(c.id == after).scalar_subquery()
         return self._newest(tables.traces, trace_json, limit, None if after is None else c.position < before)
+
+    def trace_rows(self, limit: int, after: str | None = None) -> list[TraceRow]:
+        """Return the same page of traces without their turns, none of which is read."""
+        c = tables.traces.c
+        before = select(c.position).where(c.id == after).scalar_subquery()
+        statement = select(c.id, c.harness, c.tenant, c.turns, c.complete).order_by(c.position.desc()).limit(limit)
+        with self._reading() as connection:
+            rows = connection.execute(statement if after is None else statement.where(c.position < before)).all()
+        return [TraceRow(*row) for row in rows]
 
     def put_signals(self, signals: Sequence[Signal]) -> list[Signal]:
         """Store signals and return those that are new. A known one is updated and keeps its state."""
@@ -68,11 +92,16 @@ class LessonStore(StoreBase):
 
     def signal_rows(self, state: str | None = None, limit: int = 100) -> list[SignalRow]:
         """Return signals with what became of them, newest first."""
-        c = tables.signals.c
-        statement = select(c.body, c.state, c.reason).order_by(c.position.desc()).limit(limit)
+        c, votes = tables.signals.c, tables.judgements.c
+        both = tables.signals.outerjoin(tables.judgements)
+        statement = select(c.body, c.state, c.reason, votes.body).select_from(both)
+        statement = statement.order_by(c.position.desc()).limit(limit)
         with self._reading() as connection:
             rows = connection.execute(statement if state is None else statement.where(c.state == state)).all()
-        return [SignalRow(decoded(signal_json, body), is_now, reason) for body, is_now, reason in rows]
+        return [
+            SignalRow(decoded(signal_json, body), is_now, reason, judged and decoded(judged_json, judged))
+            for body, is_now, reason, judged in rows
+        ]
 
     def oldest_signals(self, state: str, limit: int = 100) -> list[Signal]:
         """Return signals in a state, oldest first."""
@@ -93,6 +122,51 @@ class LessonStore(StoreBase):
         with self._writing() as connection:
             if connection.execute(statement.values(state=state, reason=reason)).rowcount == 0:
                 raise StoreError(f"there is no signal {signal_id}; its state was not set")
+
+    def retire(self, trace_id: str, found: Sequence[str]) -> int:
+        """Set aside the signals of a trace that are not among those found in it now; return how many.
+
+        Hints that stand on such signals alone are rejected: their turn may be another now.
+        """
+        signals, hints = tables.signals.c, tables.hints.c
+        with self._writing() as connection:
+            open_ones = select(signals.id).where(signals.trace_id == trace_id, signals.state != "set_aside")
+            gone = set(connection.execute(open_ones).scalars()) - set(found)
+            for signal_id in gone:
+                statement = update(tables.signals).where(signals.id == signal_id)
+                connection.execute(statement.values(state="set_aside", reason=GONE))
+            written = select(hints.body).where(hints.trace_id == trace_id)
+            for body in connection.execute(written).scalars().all() if gone else ():
+                hint = decoded(hint_json, body)
+                if set(hint.signal_ids).isdisjoint(found):
+                    hint = replace(hint, state=HintState.REJECTED, reason=GONE)
+                    row = {"id": hint.id, "trace_id": trace_id, "state": hint.state.value, "body": body_of(hint)}
+                    self._put(connection, tables.hints, row)
+        return len(gone)
+
+    def put_judged(self, judged: Judged) -> None:
+        """Store what a judge said of a known signal, and the signal as it is judged."""
+        signal = judged.signal
+        with self._writing() as connection:
+            self._put(connection, tables.judgements, {"id": signal.id, "body": body_of(judged)})
+            statement = update(tables.signals).where(tables.signals.c.id == signal.id)
+            connection.execute(statement.values(body=body_of(signal)))
+
+    def judged(self, signal_id: str) -> Judged | None:
+        """Return what a judge said of a signal, if one was asked."""
+        return self._one(tables.judgements, judged_json, tables.judgements.c.id == signal_id)
+
+    def as_judged(self, signals: Sequence[Signal]) -> list[Signal]:
+        """Return signals that may have been found before, with the fault and the confidence that a judge gave them."""
+        c = tables.judgements.c
+        with self._reading() as connection:
+            bodies = connection.execute(select(c.body).where(c.id.in_([s.id for s in signals]))).scalars().all()
+        judged = (decoded(judged_json, body) for body in bodies)
+        told = {each.signal.id: each.signal for each in judged if each.decided is not Decided.OPEN}
+        return [
+            replace(s, fault=blamed(s, told[s.id].fault), confidence=told[s.id].confidence) if s.id in told else s
+            for s in signals
+        ]
 
     def put_hint(self, hint: Hint) -> None:
         """Store a hint with what its trials made of it.

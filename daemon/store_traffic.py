@@ -1,4 +1,5 @@
-"""The store's incoming side: exchanges grouped into sessions, feedback, and records that could not be read."""
+"""The store's incoming side: exchanges grouped into sessions, sessions recorded elsewhere, feedback, and records that
+could not be read."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,10 @@ from sqlalchemy.engine import Connection
 
 from daemon import tables
 from daemon.store_base import StoreBase, body_of, decoded
+from harness_adapters.errors import StoreError
 from harness_adapters.exchange import Exchange, Feedback, exchange_json, feedback_json
 from harness_adapters.ids import stable_id
+from harness_adapters.trace import Trace
 
 VALUES_AT_ONCE = 500
 
@@ -89,6 +92,34 @@ class TrafficStore(StoreBase):
                         connection, tables.session_keys, {"key": key, "session_id": entry.session_id}, by=("key",)
                     )
         return new
+
+    def put_recorded(self, trace: Trace) -> bool:
+        """Store a session that was recorded elsewhere as a whole, and mark it as changed.
+
+        Returns whether it is new, longer than what was stored of it, or as long and another. A shorter one is an
+        earlier state of what is stored, and changes nothing. Raises StoreError for a session of another tenant.
+        """
+        c = tables.traces.c
+        body = body_of(trace)
+        stored = select(c.tenant, c.turns, (c.body == body).label("same")).where(c.id == trace.id)
+        with self._writing() as connection:
+            known = connection.execute(stored.with_for_update()).first()
+            if known is not None and known.tenant != trace.tenant:
+                raise StoreError(f"session {trace.id} is another tenant's; it was left as it is")
+            if known is not None and (known.turns > len(trace.turns) or known.same):
+                return False
+            session = {
+                "id": trace.id,
+                "root": trace.root,
+                "user": trace.user,
+                "tenant": trace.tenant,
+                "revision": 0,
+                "read_revision": 0,
+            }
+            self._add(connection, tables.sessions, session)
+            self._put(connection, tables.traces, {"id": trace.id, **tables.trace_facts(trace), "body": body})
+            connection.execute(_bump([trace.id]))
+        return True
 
     def known_exchanges(self, exchange_ids: Sequence[str]) -> set[str]:
         """Return those of these ids that are stored."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -17,12 +18,16 @@ from sqlalchemy import (
     Table,
     Text,
     event,
+    inspect,
+    select,
     text,
+    update,
 )
 from sqlalchemy.engine import URL, Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harness_adapters.errors import ConfigError
+from harness_adapters.trace import Trace, trace_json
 
 metadata = MetaData()
 
@@ -77,7 +82,18 @@ feedback = Table(
     "feedback", metadata, _position(), _id(), Column("response_id", Text, nullable=False, index=True), _body()
 )
 
-traces = Table("traces", metadata, _position(), _id(), _body())
+traces = Table(
+    "traces",
+    metadata,
+    _position(),
+    _id(),
+    Column("harness", Text),
+    Column("tenant", Text),
+    Column("turns", Integer),
+    Column("complete", Boolean),
+    _body(),
+)
+"""What lists tell stands in columns: a body may be long."""
 
 signals = Table(
     "signals",
@@ -87,6 +103,14 @@ signals = Table(
     Column("trace_id", Text, nullable=False, index=True),
     Column("state", Text, nullable=False, index=True),
     Column("reason", Text, nullable=False),
+    _body(),
+)
+
+judgements = Table(
+    "judgements",
+    metadata,
+    _position(),
+    Column("id", Text, ForeignKey("signals.id"), nullable=False, unique=True),
     _body(),
 )
 
@@ -166,6 +190,32 @@ dead_letters = Table(
     Column("raw", LargeBinary, nullable=False),
     Column("created_at", Float, nullable=False),
 )
+
+
+def prepare(connection: Connection) -> None:
+    """Create what tables there are not yet, and give stored traces the columns that an older version did not have."""
+    metadata.create_all(connection)
+    known = {column["name"] for column in inspect(connection).get_columns(traces.name)}
+    missing = [column for column in traces.columns if column.name not in known]
+    for column in missing:
+        kind = column.type.compile(connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {traces.name} ADD COLUMN {column.name} {kind}")
+    if missing:
+        for (name,) in connection.execute(select(traces.c.id)).all():
+            body = connection.execute(select(traces.c.body).where(traces.c.id == name)).scalar_one()
+            facts = trace_facts(trace_json.validate_json(body))
+            connection.execute(update(traces).where(traces.c.id == name).values(facts))
+
+
+def trace_facts(trace: Trace) -> dict[str, Any]:
+    """Return a trace's columns beside its id and body."""
+    return {
+        "harness": trace.harness,
+        "tenant": trace.tenant,
+        "turns": len(trace.turns),
+        "complete": trace.complete,
+    }
+
 
 READ_ONLY = "secondnature_read_only"
 """Execution option of connections that only read."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import structlog
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from daemon.store import Ingested, Store
 from harness_adapters.errors import LogUnavailableError, RecordError, StoreError, StoreUnavailableError
 from harness_adapters.exchange import Exchange, Feedback, exchange_json, feedback_json
 from harness_adapters.sessions import SessionLookup, assign
+from harness_adapters.trace import Trace, trace_json
 
 logger = structlog.get_logger()
 
@@ -169,6 +171,9 @@ class Tail:
                 continue
             if isinstance(noun, Feedback):
                 feedback.append((record, noun))
+            elif isinstance(noun, Trace):
+                # At once, one by one: a recorded session may be long, and none waits in memory for the others.
+                duplicates += self._write(record, dead, partial(self._recorded, noun))
             else:
                 exchanges.append((record, noun))
         sessions = _Sessions(self._store, self._store.known_exchanges([e.id for _, e in exchanges]))
@@ -194,6 +199,9 @@ class Tail:
             self._store.put_dead_letter(place, reason, record.value)
             logger.warning("record_unreadable", place=place, id=record.id, reason=reason)
         return _Handled(duplicates, positions)
+
+    def _recorded(self, trace: Trace) -> bool:
+        return not self._store.put_recorded(trace)
 
     def _write_all(self, entries: list[tuple[StoredRecord, Ingested]], dead: list[tuple[StoredRecord, str]]) -> int:
         """Ingest in one transaction or, where the store refuses that, one by one. Returns how many were known."""
@@ -283,7 +291,7 @@ class _Sessions:
         return self._roots.get(session_id) or self._store.root_of(session_id)
 
 
-def parse(record: StoredRecord) -> Exchange | Feedback:
+def parse(record: StoredRecord) -> Exchange | Trace | Feedback:
     """Read a record of the log; one without a kind is taken for an exchange.
 
     Raises RecordError, whose message repeats nothing of the record's content.
@@ -292,10 +300,14 @@ def parse(record: StoredRecord) -> Exchange | Feedback:
         match record.kind:
             case "exchange" | "":
                 return exchange_json.validate_json(record.value)
+            case "trace":
+                return trace_json.validate_json(record.value)
             case "feedback":
                 return feedback_json.validate_json(record.value)
             case _:
-                raise RecordError("its kind is neither exchange nor feedback; a newer writer may need a newer worker")
+                raise RecordError(
+                    "its kind is none of exchange, trace and feedback; a newer writer may need a newer worker"
+                )
     except ValidationError as error:
         flaws = [f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors(include_input=False)[:3]]
         raise RecordError(f"it cannot be read as {record.kind or 'exchange'}: {'; '.join(flaws)}") from error

@@ -1,11 +1,12 @@
-"""The adapter protocol: a file some harness wrote, read as exchanges."""
+"""The adapter protocol: what some harness wrote, read as traces, or as exchanges where it recorded the wire."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from harness_adapters.exchange import Exchange
+from harness_adapters.source import Head, Source
+from harness_adapters.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,11 @@ class Skipped:
 
     line: int
     reason: str
+    raw: bytes = b""
+    """The record as it stands in the file; empty where it was too long to hold."""
+
+
+Item = Trace | Exchange | Skipped
 
 
 class Adapter(Protocol):
@@ -21,16 +27,21 @@ class Adapter(Protocol):
 
     @property
     def name(self) -> str:
-        """The harness's name, as exchanges and traces carry it."""
+        """The format's name, which exchanges and traces carry as their harness."""
         ...
 
-    def recognises(self, head: bytes) -> bool:
-        """Say whether a file that begins with `head` is of this format."""
+    @property
+    def unit(self) -> str:
+        """What the places of this format count, in the singular: `line`, `message`, `step`, `event`, `exchange`, ..."""
         ...
 
-    def read(self, path: Path) -> Iterator[Exchange | Skipped]:
-        """Yield the file's exchanges in its order, and a Skipped for each record that cannot be read.
+    def recognises(self, head: Head) -> bool:
+        """Say whether a file that begins like this is of this format."""
+        ...
 
-        Raises OSError when the file cannot be opened.
+    def read(self, source: Source) -> Iterator[Item]:
+        """Yield what the source holds, in its order where that can be told, and a Skipped for what cannot be read.
+
+        Memory does not grow with the source, but for its longest session. Raises OSError where it cannot be read on.
         """
         ...

@@ -59,8 +59,8 @@ class Exchange:
     error: str | None = None
     first_byte_s: FiniteFloat | None = None
     duration_s: FiniteFloat | None = None
-    place: str | None = None
-    """Where an imported exchange stands in its file."""
+    place: int | None = None
+    """Where an imported exchange stands in its file, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from harness_adapters.fields import mapping, mappings
+from harness_adapters.jsontext import value_in
 from harness_adapters.trace import Message, ToolCall
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -12,8 +14,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 def messages_of(request: Mapping[str, Any]) -> list[Message]:
     """Return the request's messages; none for a text completion, whose prompt is no conversation."""
-    messages = request.get("messages")
-    return [m for m in messages if isinstance(m, Mapping)] if isinstance(messages, list) else []
+    return mappings(request.get("messages"))
 
 
 def answer_of(response: Mapping[str, Any] | None) -> Message | None:
@@ -23,6 +24,22 @@ def answer_of(response: Mapping[str, Any] | None) -> Message | None:
         return None
     message = cast("Mapping[str, Any]", choices[0]).get("message")
     return {"role": "assistant", **message} if isinstance(message, Mapping) else None
+
+
+def refused_of(response: Mapping[str, Any] | None) -> Message | None:
+    """Return the message that the model wrote and the server refused to pass on, as an assistant's; None without one.
+
+    Groq answers 400 with it in `failed_generation` when a call does not fit its tool.
+    """
+    error = (response or {}).get("error")
+    text = error.get("failed_generation") if isinstance(error, Mapping) else None
+    if not isinstance(text, str) or not text:
+        return None
+    call = value_in(text)
+    if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+        return {"role": "assistant", "content": text}
+    function = {"name": call["name"], "arguments": _json(call.get("arguments") or {})}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": "", "type": "function", "function": function}]}
 
 
 def text_of(content: object) -> str:
@@ -35,12 +52,16 @@ def text_of(content: object) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
+def plain_content(parts: Sequence[Mapping[str, Any]]) -> str | list[Mapping[str, Any]]:
+    """Return parts as a message's content: one text where there is nothing but text."""
+    return text_of(list(parts)) if all(part.get("type") == "text" for part in parts) else list(parts)
+
+
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
     """Return the calls of an assistant message; those without a function name are kept with an empty one."""
     calls: list[ToolCall] = []
-    for call in _mappings(message.get("tool_calls")):
-        function = call.get("function") or call.get("custom")
-        body: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
+    for call in mappings(message.get("tool_calls")):
+        body = mapping(call.get("function") or call.get("custom"))
         arguments = body.get("arguments", body.get("input"))
         calls.append(
             ToolCall(
@@ -82,11 +103,4 @@ def _parts(content: Sequence[object]) -> list[Any]:
     return [part for part in content if isinstance(part, str | Mapping)]
 
 
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return (
-        [item for item in cast("list[object]", value) if isinstance(item, Mapping)] if isinstance(value, list) else []
-    )
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str).encode

@@ -1,29 +1,30 @@
 """OpenAI's chat completions: sampled ids out of an answer, and recorded files read as exchanges.
 
-A file holds one JSON object a line, of any of these shapes: a request body; a response body; a recorded call
-`{request, response | response_sse, url?, status?}`; a conversation `{messages, tools?}` as used for fine-tuning, whose
-last assistant message is taken as the answer.
+A file holds JSON objects, one a line or in one list, of any of these shapes: a request body; a response body; a
+recorded call `{request, response | response_sse, url?, status?}`; a conversation `{messages, tools?}` as used for
+fine-tuning, whose last assistant message is taken as the answer; the chunks of streamed answers. A conversation that
+was exported here is read as the trace that it was.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO, cast
-
-import orjson
+from typing import Any, cast
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.errors import RecordError
-from harness_adapters.exchange import Exchange, Sampled, Status
-from harness_adapters.ids import stable_id
+from harness_adapters.exchange import Exchange, Sampled
+from harness_adapters.extra import NAMESPACE, Retold
+from harness_adapters.fields import mapping, mappings, text
 from harness_adapters.messages import messages_of
-from harness_adapters.sessions import explicit_session, route_key
-from harness_adapters.streams import assemble, chunks_of, sse_events
+from harness_adapters.recorded import Call, call_of, error_text, make_exchange, values_of
+from harness_adapters.records import Record
+from harness_adapters.source import Head, Source
+from harness_adapters.streams import assemble, chunks_of
+from harness_adapters.trace import Trace
 
-__all__ = ["OpenAIChat", "assemble", "chunks_of", "sampled_of", "sse_events"]
-
-MAX_LINE_BYTES = 64 << 20
+CHUNK = "chat.completion.chunk"
+MAX_STREAMS = 100
+"""How many answers may come at the same time."""
 
 
 def sampled_of(response: Mapping[str, Any]) -> Sampled | None:
@@ -71,144 +72,132 @@ def _logprobs(value: object, length: int) -> tuple[float, ...] | None:
 
 
 class OpenAIChat:
-    """Reads recorded chat completions, one JSON object a line, in memory that does not grow with the file."""
+    """Reads recorded chat completions."""
 
     name = "openai_chat"
+    unit = "exchange"
 
-    def recognises(self, head: bytes) -> bool:
-        """Say whether any of the file's first lines has one of the shapes read here."""
-        for line in head.splitlines()[:20]:
+    def recognises(self, head: Head) -> bool:
+        """Say whether any of the first records has one of the shapes read here."""
+        for record in head.objects():
+            if _is_exported(record):
+                return True
             try:
-                _parts(_parse(line))
+                _parts(record)
             except RecordError:
                 continue
             return True
         return False
 
-    def read(self, path: Path) -> Iterator[Exchange | Skipped]:
-        """Yield the file's exchanges; a line that cannot be read is yielded as Skipped, with its reason."""
-        with path.open("rb") as stream:
-            yield from self.read_stream(stream)
-
-    def read_stream(self, stream: BinaryIO) -> Iterator[Exchange | Skipped]:
-        """Yield the exchanges of an open file, as `read` does."""
-        number = 0
-        while line := stream.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(line) > MAX_LINE_BYTES:
-                while line and not line.endswith(b"\n"):
-                    line = stream.readline(MAX_LINE_BYTES)
-                yield Skipped(number, f"the line is longer than {MAX_LINE_BYTES} bytes")
-            elif line.strip():
+    def read(self, source: Source) -> Iterator[Trace | Exchange | Skipped]:
+        """Yield the source's exchanges, and the traces that were exported."""
+        streams = _Streams()
+        for record in values_of(source):
+            if isinstance(record, Record) and record.value.get("object") == CHUNK:
+                yield from streams.add(record)
+                continue
+            yield from streams.end()
+            if isinstance(record, Skipped):
+                yield record
+            elif _is_exported(record.value):
+                yield _retold(record)
+            else:
                 try:
-                    yield _exchange(line.strip(), number)
+                    yield _exchange(record, _parts(record.value))
                 except RecordError as error:
-                    yield Skipped(number, str(error))
+                    yield Skipped(record.line, str(error), record.raw)
+        yield from streams.end()
 
 
-def _exchange(line: bytes, number: int) -> Exchange:
-    record = _parse(line)
-    request, response, http_status = _parts(record)
-    headers = record.get("headers")
-    strings = {k: v for k, v in headers.items() if isinstance(v, str)} if isinstance(headers, Mapping) else {}
-    session, user = explicit_session(strings, request), request.get("user")
-    user = user if isinstance(user, str) else None
-    error = (response or {}).get("error")
-    failed = bool(error) or (http_status is not None and http_status >= 400)
-    status = Status.UPSTREAM_ERROR if failed else Status.OK if response else Status.ABANDONED
-    return Exchange(
-        id=stable_id("exchange", "openai_chat", number, line.decode()),
-        endpoint=_endpoint(record.get("url"), request, response),
-        model=str(request.get("model") or (response or {}).get("model") or "unknown"),
-        tenant="default",
-        route_key=route_key("default", request, session=session, user=user),
-        sequence=number,
-        status=status,
-        started_at=_seconds((response or {}).get("created")),
-        request=request,
-        response=response,
-        sampled=None if failed or response is None else sampled_of(response),
-        session=session,
-        user=user,
-        http_status=http_status,
-        error=_error_text(error, http_status) if failed else None,
-        place=f"line {number}",
+class _Streams:
+    """The chunks of streamed answers, which may be mixed: those of one answer have an id, or none."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[Record]] = {}
+        self._unfinished: dict[object, bool] = {}
+        """Whether each choice of the answer without an id is still being written."""
+
+    def add(self, record: Record) -> Iterator[Exchange]:
+        """Take in a chunk; yield what answers are no longer waited for."""
+        key, choices = text(record.value.get("id")), mappings(record.value.get("choices"))
+        if not key and choices:
+            if self._unfinished and not any(self._unfinished.values()):
+                yield from self._answer("")
+                self._unfinished = {}
+            self._unfinished |= {str(choice.get("index")): not choice.get("finish_reason") for choice in choices}
+        elif len(self._open) > MAX_STREAMS and key not in self._open:
+            yield from self._answer(next(iter(self._open)))
+        self._open.setdefault(key, []).append(record)
+
+    def end(self) -> Iterator[Exchange]:
+        """Yield what answers there are."""
+        for key in list(self._open):
+            yield from self._answer(key)
+
+    def _answer(self, key: str) -> Iterator[Exchange]:
+        if chunks := self._open.pop(key, []):
+            yield _exchange(chunks[0], Call({}, assemble([chunk.value for chunk in chunks])))
+
+
+def _exchange(record: Record, call: Call) -> Exchange:
+    response = call.response
+    if call.streamed is not None:
+        chunks = chunks_of(call.streamed.encode("utf-8", "replace"))
+        response = assemble(chunks) if chunks else None
+    error = error_text((response or {}).get("error"), call.status)
+    return make_exchange(
+        OpenAIChat.name,
+        record,
+        call.request,
+        response,
+        endpoint=_endpoint(call.url, call.request, response),
+        headers=call.headers,
+        http_status=call.status,
+        error=error,
+        sampled=sampled_of(response) if response else None,
+        started_at=(response or {}).get("created"),
     )
 
 
-def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, int | None]:
-    """Return request, response and HTTP status of a record. Raises RecordError when its shape is none of ours."""
-    if "request" in record:
-        request = record["request"]
-        if not isinstance(request, Mapping) or not isinstance(
-            request.get("messages", request.get("prompt")), list | str
-        ):
+def _is_exported(record: Mapping[str, Any]) -> bool:
+    return isinstance(record.get(NAMESPACE), Mapping) and isinstance(record.get("messages"), list)
+
+
+def _retold(record: Record) -> Trace:
+    extra = mapping(record.value[NAMESPACE])
+    beside = mappings(extra.get("turns"))
+    retold = Retold(extra)
+    for at, message in enumerate(messages_of(record.value)):
+        retold.add(message, beside[at] if at < len(beside) else {}, record.index)
+    return retold.trace(OpenAIChat.name, None, mappings(record.value.get("tools")))
+
+
+def _parts(record: Mapping[str, Any]) -> Call:
+    """Return the call of a record. Raises RecordError when its shape is none of ours."""
+    call = call_of(record)
+    if call is not None:
+        if not isinstance(call.request.get("messages", call.request.get("prompt")), list | str):
             raise RecordError("its `request` holds neither messages nor a prompt")
-        status = record.get("status")
-        return request, _recorded_response(record), status if type(status) is int else None
+        return call
     if isinstance(record.get("messages"), list):
         return _conversation(record)
     if isinstance(record.get("choices"), list):
-        return {}, record, None
+        return Call({}, record)
     raise RecordError("it is neither a request, a response, a recorded call nor a conversation")
 
 
-def _recorded_response(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    streamed, response = record.get("response_sse"), record.get("response")
-    if isinstance(streamed, str):
-        chunks = chunks_of(streamed.encode("utf-8", "surrogatepass"))
-        return assemble(chunks) if chunks else None
-    if response is None or isinstance(response, Mapping):
-        return response
-    raise RecordError("its `response` is not an object")
-
-
-def _conversation(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, None]:
+def _conversation(record: Mapping[str, Any]) -> Call:
     messages = messages_of(record)
     if len(messages) != len(record["messages"]) or not all(isinstance(m.get("role"), str) for m in messages):
         raise RecordError("one of its messages is not an object with a role")
     if not messages or messages[-1]["role"] != "assistant":
-        return record, None, None
+        return Call(record)
     answer: dict[str, Any] = {"choices": [{"index": 0, "message": messages[-1], "finish_reason": None}]}
-    return {**record, "messages": messages[:-1]}, answer, None
+    return Call({**record, "messages": messages[:-1]}, answer)
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        value = _parse_leniently(line)
-    if not isinstance(value, dict):
-        raise RecordError("it is not a JSON object")
-    return value
-
-
-def _parse_leniently(line: bytes) -> object:
-    """Read what strict JSON refuses and some recorders write: NaN and infinities, here null."""
-    try:
-        value = json.loads(line.decode(), parse_constant=lambda _: None)
-        orjson.dumps(value)  # what cannot be written again, such as half a surrogate pair, is refused here
-    except UnicodeDecodeError as error:
-        raise RecordError(f"it is not UTF-8 (byte {error.start})") from error
-    except RecursionError as error:
-        raise RecordError("it is nested too deeply") from error
-    except (ValueError, TypeError) as error:
-        raise RecordError(f"it is not JSON, or was cut off: {error}") from error
-    return value
-
-
-def _endpoint(url: object, request: Mapping[str, Any], response: Mapping[str, Any] | None) -> str:
-    if isinstance(url, str) and "/v1/" in url:
+def _endpoint(url: str, request: Mapping[str, Any], response: Mapping[str, Any] | None) -> str:
+    if "/v1/" in url:
         return "/v1/" + url.split("/v1/", 1)[1].split("?", 1)[0]
     is_text = "prompt" in request or (response or {}).get("object") == "text_completion"
     return "/v1/completions" if is_text else "/v1/chat/completions"
-
-
-def _seconds(created: object) -> float:
-    return float(created) if isinstance(created, int | float) and math.isfinite(created) else 0.0
-
-
-def _error_text(error: object, http_status: int | None) -> str:
-    if isinstance(error, Mapping):
-        return str(error.get("message") or error)
-    return str(error) if error else f"HTTP status {http_status}"

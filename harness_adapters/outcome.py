@@ -1,7 +1,8 @@
 """What became of a tool call, judged from its result: explicit flag, then exit code, then the start of the text.
 
 The body is never searched for the word "error": a page that speaks of errors is a success. Patterns are anchored at the
-start of the result, and the meaning of an exit code depends on the command (grep answers 1 for "nothing found").
+start of the result, but for an exit code that ends a short one. What a code means depends on the command (grep answers
+1 for "nothing found").
 """
 
 import json
@@ -9,11 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from harness_adapters.failures import failed_document, failed_text, is_environment
 from harness_adapters.trace import Outcome
 
 _REJECTED = re.compile(
-    r"(the )?user (doesn't|does not|did not|didn't) (want|approve|allow)|(the )?user (rejected|declined|denied"
-    r"|cancelled)"
+    r"(the )?user (doesn't|does not|did not|didn't) (want|approve|allow)"
+    r"|(the )?user (rejected|declined|denied|cancelled) (this|the|your|that|it\b)( \w+)? ?(tool|call|action|command"
+    r"|request|use|edit"
+    r"|operation|change|permission|execution|plan)?"
+    r"|(the )?user (rejected|declined|denied)\W*$"
     r"|(action|tool use|tool call|command) (was )?(rejected|denied|declined) by (the )?user|user_rejected",
     re.IGNORECASE,
 )
@@ -25,47 +30,37 @@ _EMPTY = re.compile(
     r"|no (results|matches|output))\.?\s*$",
     re.IGNORECASE,
 )
-_ERROR = re.compile(
-    r"(<tool_use_error>|<error>|\[error\]|[\w.]*(error|exception)(\s+\w+){0,6}?\s*[:(\[]"
-    r"|traceback \(most recent call last\)"
-    r"|fatal:|failure:|failed to\b|\d+ validation errors?\b|validation (error|feedback)"
-    r"|invalid (\w+ ){0,3}(argument|parameter|input|value|json|call)"
-    r"|unknown (tool|function)|(tool|function) \S+ (not found|does not exist|is not available)|no such (tool"
-    r"|file|function|command)"
-    r"|(/bin/)?(ba|z)?sh: |command not found|your proposed edit has introduced new syntax error|did you mean\b"
-    r"|(execution|command|request|tool( call)?) (has )?timed? ?out|timed? ?out\b|mcp error|http(/\S+)? [45]\d\d\b"
-    r"|access denied|permission denied|unauthorized|rate limit|too many requests|service unavailable"
-    r"|internal server error"
-    r"|connection (refused|reset|error|timed out))",
-    re.IGNORECASE,
-)
 _ASKS_FOR_RETRY = re.compile(r"fix the errors? and try again\.?\s*$", re.IGNORECASE)
-_ENVIRONMENT = re.compile(
-    r"timed? ?out|rate.?limit|too many requests|(http|status|code)( error)?\W{0,3}(429|50[0234])\b"
-    r"|service (is )?unavailable"
-    r"|temporar(il)?y (unavailable|failure|error|down)|bad gateway|internal (server )?error|econn\w+"
-    r"|quota exceeded|overloaded"
-    r"|connection (was )?(refused|reset|error|aborted|closed)|network (error|is|was)|unreachable|name resolution"
-    r"|out of memory|no space left|try again later|under maintenance",
-    re.IGNORECASE,
-)
 _EXIT_CODE = re.compile(
     r"((process|command) )?(exit(ed with)?[ _](code|status)|exited with|return ?code)\s*[:=]?\s*(?P<code>-?\d+)",
     re.IGNORECASE,
 )
-_HEADER_LINES = 6
-# Commands that answer 1 for "no" rather than "failed", alone or at the end of a pipe.
-_ONE_MEANS_NO = re.compile(
-    r"(^|[|;&(]\s*|['\"\[]\s*)(\w+=\S* )*(sudo )?(/\S*/)?(e|f|r|git )?(grep|rg|diff|cmp|test|\[|pgrep|which|ag)\b"
+# What a short result ends in where the command, or the tool, tells its exit code last: on a line, or in brackets.
+_LAST_CODE = re.compile(
+    r"(?:^|\((?=[^()]*\)\s*\Z))"
+    r"(?:rc|exit(?:[ _](?:code|status))?|return ?code|code (?:de )?retour|rückgabewert|código de salida|退出码)"
+    r"[ :=]{1,3}(?P<code>\d{1,3})\)?\s*\Z",
+    re.IGNORECASE | re.MULTILINE,
 )
+_SHORT = 400
+_TELLS_CODE = re.compile(r"(;|\|\||&&|\n)\s{0,9}echo\b[^;|&\n]{0,80}\$\?[^;|&\n]{0,80}\s{0,9}\Z")
+_HEADER_LINES = 6
+# Commands that answer 1 for "no" rather than "failed".
+_ONE_MEANS_NO = re.compile(
+    r"(\w+=\S* |sudo |xargs (-\S+ )*|time )*(/\S*/)?(e|f|r|z|git )?(grep|rg|diff|cmp|test|\[|pgrep|which|ag"
+    r"|command -v)(\s|$)"
+)
+_QUOTED = re.compile(r"'[^']*+'?|\"(?:[^\"\\]++|\\.)*+\"?")
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -\w*c (?P<quote>['\"])(?P<script>.*)(?P=quote)\s*\Z", re.DOTALL)
+_NEXT = re.compile(r"&&|\|\||[;|\n]")
 
 
 def outcome_of(text: str, *, flag: bool | None = None, exit_code: int | None = None, command: str = "") -> Outcome:
     """Judge one tool result.
 
     `flag` is the format's own error flag (true: failed), `exit_code` the recorded one (looked for at the start of the
-    text where it was not recorded), `command` the shell command if the call was one. UNKNOWN means that nothing was
-    said either way.
+    text, and at the end of a short one, where it was not recorded), `command` the shell command if the call was one.
+    UNKNOWN means that nothing was said either way.
     """
     start = text.lstrip()
     if _REJECTED.match(start) and flag is not False:
@@ -87,7 +82,7 @@ def outcome_of(text: str, *, flag: bool | None = None, exit_code: int | None = N
         return _by_document(document)
     if not start or _EMPTY.match(start):
         return Outcome.OK_EMPTY
-    if _ERROR.match(start) or _ASKS_FOR_RETRY.search(start):
+    if failed_text(start) or _ASKS_FOR_RETRY.search(start):
         return _failure(start)
     return Outcome.UNKNOWN
 
@@ -110,7 +105,9 @@ def command_of(arguments: str) -> str:
         if isinstance(value, str):
             return value
         if isinstance(value, list):
-            return " ".join(str(word) for word in cast("list[object]", value))
+            words = [str(word) for word in cast("list[object]", value)]
+            # Of a script that a shell is given, the script.
+            return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)
     return ""
 
 
@@ -119,7 +116,7 @@ def _header(text: str) -> list[str]:
 
 
 def _failure(text: str) -> Outcome:
-    return Outcome.ERROR_ENV if _ENVIRONMENT.search(text[:300]) else Outcome.ERROR_AGENT
+    return Outcome.ERROR_ENV if is_environment(text) else Outcome.ERROR_AGENT
 
 
 def _success(text: str) -> Outcome:
@@ -140,16 +137,19 @@ def _exit_code(text: str) -> int | None:
             break
         if found := _EXIT_CODE.match(line):
             return int(found["code"])
-    return None
+    last = _LAST_CODE.search(text) if len(text) <= _SHORT else None
+    return int(last["code"]) if last else None
 
 
 def _by_exit_code(code: int, text: str, command: str) -> Outcome:
     if code == 0:
         return _success(text)
-    if code == -1:
-        return Outcome.STILL_RUNNING
-    if code == 1 and _ONE_MEANS_NO.search(command.strip().split("\n")[-1]):
+    if code < 0:  # ended by a signal
+        return Outcome.CANCELLED if code in (-2, -15) else Outcome.ERROR_ENV
+    if code == 1 and _ONE_MEANS_NO.match(_last_command(command)):
         return Outcome.OK_EMPTY
+    if code <= 2 and _LAST_CODE.fullmatch(text.strip()) and "2>/dev/null" in command and _TELLS_CODE.search(command):
+        return Outcome.OK_EMPTY  # a probe: it hides the error and shows only whether there was one
     if code in (130, 143):
         return Outcome.CANCELLED
     if code in (124, 137):
@@ -157,18 +157,23 @@ def _by_exit_code(code: int, text: str, command: str) -> Outcome:
     return Outcome.ERROR_AGENT
 
 
+def _last_command(command: str) -> str:
+    """Return the last simple command of a line, whose exit code is the line's or the one that the line prints."""
+    command = _TELLS_CODE.sub("", command)
+    if script := _SHELL.match(command.strip()):
+        command = script["script"]
+    masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), command.strip())
+    start = max((end.end() for end in _NEXT.finditer(masked)), default=0)
+    return command.strip()[start:].lstrip(" (")
+
+
 def _by_document(document: Mapping[str, Any] | list[Any]) -> Outcome:
     if not document:
         return Outcome.OK_EMPTY
     if isinstance(document, list):
         return Outcome.OK
-    error = document.get("error") or document.get("errors")
-    if error:
-        return _failure(json.dumps(error)) if error is not True else _failure(str(document.get("message", "")))
-    if document.get("isError") is True or document.get("success") is False or document.get("ok") is False:
-        return _failure(str(document.get("message", "")))
-    if str(document.get("status", "")).lower() in ("error", "failed", "failure"):
-        return _failure(str(document.get("message", "")))
+    if failed_document(document):
+        return _failure(json.dumps(document, ensure_ascii=False))
     return Outcome.OK
 
 
@@ -182,7 +187,9 @@ def _document(text: str) -> Mapping[str, Any] | list[Any] | None:
     return value if isinstance(value, Mapping | list) else None
 
 
-_REASON = re.compile(r"\bthe user said:\s*(?P<reason>.+)\Z", re.IGNORECASE | re.DOTALL)
+_REASON = re.compile(
+    r"\b(?:the user said|with the following message|reason):\s*(?P<reason>.+)\Z", re.IGNORECASE | re.DOTALL
+)
 
 
 def rejection_reason(text: str) -> str | None:

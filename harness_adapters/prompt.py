@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from harness_adapters.errors import RenderError
 from harness_adapters.exchange import Exchange
+from harness_adapters.fields import mapping
 from harness_adapters.trace import Message, Trace
 
 _ONE_OFF = {"chat_template": None, "documents": None, "continue_final_message": False, "add_generation_prompt": True}
@@ -35,7 +36,7 @@ def prompt_of(trace: Trace, turn: int, exchange: Exchange | None = None) -> Prom
     for member, default in _ONE_OFF.items():
         if request.get(member) not in (None, default):
             raise RenderError(f"the request set {member}, so its prompt cannot be rendered again; set the turn aside")
-    options = _mapping(request.get("chat_template_kwargs"))
+    options = mapping(request.get("chat_template_kwargs"))
     if request.get("reasoning_effort") is not None:
         options = {"reasoning_effort": request["reasoning_effort"], **options}
     return Prompt(
@@ -44,7 +45,3 @@ def prompt_of(trace: Trace, turn: int, exchange: Exchange | None = None) -> Prom
         options=options,
         ids=exchange.sampled.prompt_ids if exchange.sampled else None,
     )
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return dict(cast(Mapping[str, Any], value)) if isinstance(value, Mapping) else {}

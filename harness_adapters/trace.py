@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 Message = Mapping[str, Any]
 """One message in OpenAI's chat shape: `role`, `content`, and `tool_calls` or `tool_call_id` where they apply."""
 
@@ -41,6 +43,8 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+    place: int | None = None
+    """Where the call stands in its source, as `Turn.place` counts, where that is not its turn's place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +64,10 @@ class Turn:
     response_id: str | None = None
     version: str | None = None
     """The adapter that answered."""
-    place: str | None = None
-    """Where the turn stands in its source: `line 7`, `message 3`."""
+    place: int | None = None
+    """Where the turn stands in its source, from 0, in what its adapter counts: lines, messages, steps, exchanges."""
+    shown: bool = True
+    """False for what the model wrote and never saw again, such as a call that the server refused to pass on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,12 @@ class Trace:
     complete: bool = True
     inherited: int = 0
     """How many turns, from the first, a fork shares with the session it left; what they show was seen there."""
+    name: str | None = None
+    """What the source calls the session."""
 
     def prefix(self, turn: int) -> list[Message]:
         """The messages the model was shown before it wrote `turn`."""
-        return [t.message for t in self.turns[:turn]]
+        return [t.message for t in self.turns[:turn] if t.shown]
+
+
+trace_json: TypeAdapter[Trace] = TypeAdapter(Trace)

@@ -5,7 +5,8 @@ LISTS = {
     "TEXT": "text|words?|reading|info|information|details?|paragraphs?|sentences|lines|pages?|explanation|prose|stuff",
     "REPLY": "answers?|repl(?:y|ies)|responses?|messages?|explanations?|version|summary|output|texts?|one|stuff",
     "THAT": "it|that|this|things|them|everything|(?:that|this|your|the) (?:last |whole |previous )?<REPLY>",
-    "GENRE": """essays?|novels?|novella|books?|lectures?|sermons?|thesis|dissertations?|articles?|encyclop[ae]+dias?
+    "GENRE": """essays?|novels?|novella|books|(?<=a )book|(?<=whole )book|lectures?|sermons?|thesis
+        |dissertations?|articles?|encyclop[ae]+dias?
         |manifestos?|speech|monologues?|epic|saga|chapters?|memoirs?|blog post|term paper|ted talk|war and peace|scroll
         |biography|wiki(?:pedia)?(?: page| article| entry)?|history lesson|treatise|documentary|life story|bible
         |textbook|white ?paper|short story|press release|deep dive|tutorial|crash course|phd|full report|epistle""",

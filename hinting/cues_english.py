@@ -123,7 +123,7 @@ actually,? i (wanted|meant|said|asked|need(ed)?|was (asking|talking))
 (thats|that is|this is|its|it is|youre|you are|you were|is|are|was|were|looks?|sounds?|got (it|that|this)
     |which is|seems|answers?|result) <SO><WRONG>(?! (with|at|about|for|idea|news|day|weather|by \d))
 (not|isnt|wasnt|arent|never|hardly|not even|nowhere near|far from) ((really|quite|exactly|at all|even
-    |actually|the|entirely) )*(what i|right|correct|true|accurate|accept?able|good enough|helpful|the point
+    |actually|the|entirely) )*(what i|right|correct|true|accurate|acceptable|good enough|helpful|the point
     |how (it|this|that|i|we)|working|relevant|why i|where i|the question|(an|the|my) (answer|question)|what (we
     |was))(?! (now|away|hand|side))
 (asked|wanted|meant|requested|said|told you|looking for|question)\b.{0,40}\b(not (that|this|what|how|for|to
@@ -151,13 +151,13 @@ you (didnt|did not|havent|dont|do not|werent|arent|still havent) (do|use|include
 ^(no+|nope|wrong|incorrect|nah+|wtf|ugh+|argh+|seriously|huh|what|come on|oh no|bad (bot|answer)|false
     |fail)[ .!?]*$
 ugh+|wtf|facepalm|for (gods|heavens) sake|for the (last|second|third|hundredth|nth) time
-(theres|there is|might be|may be|have been|to be|seems|sensing|encountering|with) (a |an |some |a bit of |a little )?
+(theres|there is|might be|may be|have been|to be|seems|with) (a |an |some |a bit of |a little )?
     (confusion|mix-?up|misunderstanding)|i wanted (?!to (ask|know|say|thank))\w+
 misunderst(ood|anding|and)
 (made|theres|there is|contains?|that was|found) (a|an|another|several|some|two) (mistake|error|bug
     |typo)s?( in (your|that|it|the).*)?
 your (mistake|error|bug)s?|you made a mistake|(that|this|it) can ?(no|)t be (right|true|correct)|makes no sense
-nonsense|same (error|mistake|problem) (again|as before|still)|not helpful|(not |un)accept?able
+nonsense|same (error|mistake|problem) (again|as before|still)|not helpful|(not |un)acceptable
 over-?complicated|overengineer\w+
 (i|we) (already|just|clearly|explicitly|specifically|literally|distinctly) (told|said|asked|mentioned
     |explained|gave|specified|wrote|answered)
@@ -168,6 +168,8 @@ i (said|never asked|did not ask|didnt ask|didnt want|didnt mean|never wanted|did
 try (again|harder|once more)|start over|another (try|attempt)|put (it|that|this) back|take (it|that) back
 once more,? but
 (there is|theres|there was) no need|(you dont|you didnt) (need|have) to|we (dont|cant|do not) \w+
+thats (exactly |precisely )?why i (asked|said|wrote|called|gave|want\w*)|(the|that|which|as|what) (\w+ ){0,3}i (had
+    |have |already |just )*mentioned
 please (dont|stop|do not|remove|undo)|^(do not|dont|stop) (?!worry|forget|bother|mind|hesitate)\w+
 you should( have|nt| not|ve| never| always| at least) \w+|you should be \w+ing
 ^(next time|from now on),? (please )?\w+

@@ -67,6 +67,11 @@ nochmal,? (bitte|aber)|versuch(s|e)? (es )?(noch ?mal|erneut)|fehler (gemacht|dr
 immer noch (falsch|nicht)|unbrauchbar|bitte nicht
 ^nein[ ,.!]+(?!danke|das (ist|war|wars) (alles|s)|das wars|nichts)\w|^nein[.!]*$|danach habe ich nicht gefragt
 am thema vorbei
+steht (doch |ja )?(schon |bereits |alles )?oben|wie (schon |bereits |oben )?(gesagt|erwähnt|geschrieben|gewünscht)
+(hatte|habe) ich (doch |ja |aber )*(schon |bereits |ausdrücklich |extra )+(gesagt|erwähnt|geschrieben|angegeben)
+fehlt (aber|allerdings|immer noch|noch)
+noch (aber|allerdings) .{0,20}fehlt|(das )?war so nicht (gewollt|gemeint|bestellt|gewünscht)
+(danke|super|top|prima|passt|perfekt|schön|gut|stimmt)\b.{0,50}\b(aber|allerdings|nur dass|jedoch|bloß)\b
 ?eigentlich|nochmal|nicht ganz
 """,
 }
@@ -122,6 +127,10 @@ incorrect
 (tu|vous) .{0,10}(oublié|mal compris|ignoré|trompé|trompée|trompez)|tu nas pas|vous navez pas
 (une|ton|votre) erreur|je? ?(t|vous )?(ai|avais) (déjà )?(dit|demandé)|jai (dit|demandé)|recommence[zr]?|refais
 encore faux|malentendu|je nai pas (demandé|dit)|je ne voulais pas|^non[ ,.!]+(?!merci|cest (tout|bon))\w
+comme je (vous|te|lai|lavais|lai) ?(le |déjà )?(dis\w*|disais|dit|demandé|écrit|indiqué|signalé)
+(vous|tu) (disiez|disais|aviez dit|avais dit)|(devait|devaient|aurait dû|fallait) (rester|y être|être|figurer)
+(merci|parfait|super|très bien|bien reçu|impeccable|génial)\b.{0,80}\b(mais|toutefois|par contre|en revanche
+    |cependant|sauf que)\b
 ^non[.!]*$|hors sujet|à côté de la plaque
 ?en fait|presque|pas tout à fait
 """,
@@ -177,6 +186,10 @@ no (funciona|sirve|me sirve|entendiste|respondiste|has entendido|has respondido|
 te (equivocas|has equivocado|equivocaste|olvidaste|has olvidado)|olvidaste|mal ?entendido|te (dije|pedí)
 yo (dije|pedí|quería)|inténtalo (de nuevo|otra vez)|otra vez mal|sigue (mal|sin|fallando)|(hay|tiene) un error
 incorrecto|equivocad[oa]|no (quería|pedí)
+(ya )?(se|te) (lo|la|los|las)? ?(había |he )?(dije|dicho|puse|pedí|pedido|comenté|comentado|expliqué)|(por eso
+    |como) (te|le|os|les) (decía|dije|di|dijo)
+sigue (solo|igual|saliendo|apareciendo|en)|falta(n)? (el|la|los|las|aún|todavía)\b
+(gracias|perfecto|genial|bien|vale|listo|bueno)\b.{0,80}\b(pero|aunque|sin embargo|solo que|salvo que)\b
 ^no[ ,.!]+(?!gracias|eso es todo|es todo|nada|hay)(así|eso|es|está|quiero|me)\b|nada que ver
 ?en realidad|casi|no del todo
 """,
@@ -221,6 +234,8 @@ CHINESE = {
 不对|不對|错了|錯了|不是我(要|想|问)|没(有)?回答|没听懂|没懂|答非所问|理解错|误会|誤會|重新(来|做|写|回答)|重来
     |再试|不行|不能用|没用|还是(不|错|没)|不正确|胡说|你忘(了|记)|漏了
 我(已经|都)?说(过|了)|有(错误|bug)|为什么(你)?(要|没|不)|不要(这样|再)|怎么又|不满意|太差|跑题
+我(刚才|之前|前面|一开始|最开始|开头)?(就)?(说|写|要|让|问)的(是|时候)|不是(说|让|叫|要)(你|过)|(还|仍)是(原来|旧|之前)
+(好|谢谢|可以|收到|清楚|不错|行|对)[^。!?]{0,10}(但是?|不过|就是|只是|可是|只不过)|怎么(变成|还是|突然|成了)|没有?(按|照)
 ?其实|差一点
 """,
 }

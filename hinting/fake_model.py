@@ -1,4 +1,4 @@
-"""A ChatModel without weights for tests and dry runs: byte-level ids, a template like ChatML, replies by a function."""
+"""Models without weights for tests and dry runs, whose replies are given by a function."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from harness_adapters.errors import EngineError
 from harness_adapters.messages import text_of
 from harness_adapters.prompt import Prompt
+from harness_adapters.trace import Message
 from hinting.model import Completion, Sampling
 
 START, END = 256, 257
@@ -13,8 +14,9 @@ START, END = 256, 257
 
 
 class FakeChatModel:
-    """Answers with `reply(prompt, sampling)`, where `prompt` is the prompt's text with its special ids left out.
+    """A ChatModel with byte-level ids and a template like ChatML.
 
+    Answers with `reply(prompt, sampling)`, where `prompt` is the prompt's text with its special ids left out.
     `opening` (with `{role}`) and `closing` are the template's text around each message, `generation` what follows the
     last one; each message also stands between the two special ids. The same prompt and sampling give the same reply.
     """
@@ -60,6 +62,23 @@ class FakeChatModel:
         ids = [*said, END] if whole else said[: sampling.max_tokens]
         text = bytes(ids[:-1] if whole else ids).decode(errors="ignore")
         return Completion(ids=tuple(ids), text=text, finish_reason="stop" if whole else "length")
+
+
+class FakeTextModel:
+    """A TextModel that answers with `reply(messages, seed)`, cut at `max_tokens` characters. Keeps what it is asked."""
+
+    def __init__(self, reply: Callable[[Sequence[Message], int | None], str]) -> None:
+        self._reply = reply
+        self.asked: list[tuple[Message, ...]] = []
+
+    async def answer(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
+    ) -> str:
+        """Answer by the function. Raises EngineError for what an endpoint refuses."""
+        if not messages or max_tokens < 1 or temperature < 0:
+            raise EngineError("no messages, no tokens to answer with, or a temperature below 0", status=400)
+        self.asked.append(tuple(messages))
+        return self._reply(messages, seed)[:max_tokens]
 
 
 def _bytes(text: str) -> list[int]:

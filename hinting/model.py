@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness_adapters.prompt import Prompt
+from harness_adapters.trace import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,4 +47,14 @@ class ChatModel(Tokenizer, Protocol):
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling) -> Completion:
         """Sample one reply. Raises EngineError when the engine cannot."""
+        ...
+
+
+class TextModel(Protocol):
+    """A model that answers a conversation in words: one that helps to find lessons, not the one that is taught."""
+
+    async def answer(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
+    ) -> str:
+        """Return the text of one answer, empty where it has none. Raises EngineError when the model cannot answer."""
         ...

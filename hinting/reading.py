@@ -1,41 +1,16 @@
 """How a person's message reads beside the request and the answer before it: correction, praise, repeat, retraction."""
 
 import re
-from functools import lru_cache
-from itertools import pairwise
+from collections.abc import Sequence
 
+from hinting.asking import ends_in_offer, ends_in_question, follows_up, opens_request
 from hinting.cues import FAMILIES, Cue, find_cues, level
+from hinting.sentences import sentences
+from hinting.topics import topic_of
 
 READ_CHARS = 400
 """How much of a message is read: complaints come first, and what is pasted behind them is not one."""
 
-# Words that say nothing about a topic, so that a message of these and cue words alone asks for nothing new.
-_FILLERS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        a asked ask about again all am an and another answer answers any anything are as at back be been
-        before bit but by can could did do does done dont else ever every everything explain explanation for
-        form from get getting gimme give given go going got had has have he hello help here hey hi how i id
-        if ill im in into is isnt it its ive just keep kind know last let lets like little lot made make
-        makes many maybe me mean message might more most much must my need needed needs next no not now of
-        off oh ok okay on one only or other our out output over part please pls plz point put question reply
-        respond response rewrite right said same say saying see send should show so some something sort
-        still stuff such sure tell text than thanks that thats the them then there these they thing things
-        think this those though time to too try up us use version very want wanted was way we well were what
-        when where which while who why will wish with word words work would write writing written yes yet
-        you your youre man dude bro mate sir seriously really actually instead previous whole entire der die
-        das den dem ein eine einen ist es ich du sie mir mich dir bitte nicht mal noch auch doch und oder
-        aber wie war le la les un une des de est et je tu vous moi sil te plait plaît svp stp ce que qui pas
-        plus cest ça fait faites el los las una unos y yo tú por favor lo en más esto eso puedes hazlo whats
-        wheres heres theres doesnt didnt couldnt wouldnt cant wasnt arent won supposed yourself limit leave
-        feel feels feeling took takes spent times holy moly god jesus gosh wow whoa jeez oof ugh kindly
-        guess hmm erm um uh em went goes come coming stop start started after until till already first
-        second third minute minutes today friend anymore around down through onto own both each doing enough
-        simply quite rather pretty fine alright yeah nah nope
-        """,
-    )
-)
 _PRAISE = re.compile(
     r"(?<!no )\b(thanks?|thank you|thx|ty|cheers|perfect(ly)?|great|awesome|excellent|nice|wonderful|brilliant"
     r"|lovely|love (it|this)|good (job|one"
@@ -47,7 +22,8 @@ _PRAISE = re.compile(
 )
 _CONTRAST = re.compile(
     r"\b(but|however|though|although|except|next time|could you|can you|please|still|too|aber|jedoch|mais|pero"
-    r"|bitte|sans|sin|ohne)\b|但|不过|可是"
+    r"|bitte|sans|sin|ohne|allerdings|toutefois|cependant|par contre|en revanche|sin embargo|aunque|solo que"
+    r"|only (that|thing)|just that)\b|但|不过|可是|只是|就是"
 )
 _EXAGGERATION = re.compile(
     r"\b(thanks|great|nice|awesome|wonderful|wow|lovely|cool),?( for)? (the|that|another|a"
@@ -74,32 +50,14 @@ _TAKEN_BACK = re.compile(
     r"|\b(mein fehler|mein irrtum|ich habe mich (vertippt|geirrt)|mon erreur|ma faute|mi error|me equivoqué"
     r"|culpa mía)\b|我(说|打|写|弄|记)错了|我的错"
 )
-# How a new request opens; what stands behind it is new as soon as it brings words of its own.
-_REQUEST = re.compile(
-    r"^(and |so |ok(ay)?,? |now,? |great,? |thanks[,.!]* |thank you[,.!]* |also,? |next,? |then,? |hi,? "
-    r"|hello,? |please |pls |hey,? |well,? )*"
-    r"((how|what|whats|which|who|whos|where|when|is there|are there|does|do you (know|have)|can (i|we)|could i"
-    r"|should i|(can|could|would|will) you|id like|i (would like|need|want)"
-    r" (to|you to|a|an|some|help)|write|list|name|give me (a|an|five|some|\d+|three|ten)|tell me|explain"
-    r"|translate|summari[sz]e|describe|compare"
-    r"|create|generate|draft|compose|suggest|recommend|find|search|show me|calculate|convert|help me|lets"
-    r"|let us|add|implement|make (me )?(a|an)|book|cancel|order|check"
-    r"|wie|was|wer|wo|wann|welche[rsn]?|schreib\w*|nenne|erkläre?|kannst du|können sie|comment|quel(le)?s?|qui"
-    r"|quand|écris|explique|donne|peux-tu"
-    r"|cómo|qué|cuál|quién|dónde|escribe|explica|dame|puedes)\b|(写|给我(写|列)|请问|什么|怎么|如何|帮我|翻译|列出"
-    r"|介绍|解释))"
-)
 _PLAINLY_WRONG = re.compile(
     r"\b(wrong|incorrect|told you|i said|not what i|misunderst\w+|confusion|mix-?up|i wanted|i asked|already|falsch"
     r"|missverst\w+|faux|malentendu"
-    r"|equivoc\w+)\b|误会|错了"
+    r"|equivoc\w+|why i asked|i mentioned|as i (said|asked|wrote)|(se|te) (lo|la) (dije|puse|pedí)|te (decía|dije"
+    r"|puse)|comme je"
+    r"|(schon|doch|bereits) gesagt|steht \w* ?oben)\b|误会|错了|我(已经|都|刚)?说过|我说的是"
 )
 _ASKS_HOW = re.compile(r"\b(how (do|can|should|would|could)|what (should|can|do)) i\b")
-_FOLLOW_UP = re.compile(
-    r"^(now|next|also|then|and|actually,? lets|lets|additionally|another thing|one more)\b|\balso\b"
-)
-_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 def reads_as_correction(text: str, *, request: str = "", answer: str = "") -> list[str]:
@@ -108,10 +66,10 @@ def reads_as_correction(text: str, *, request: str = "", answer: str = "") -> li
     levelled = level(text[:READ_CHARS])
     if not levelled or _CLOSING.match(levelled):
         return []
-    read = _without_praise(levelled)
+    read = without_praise(levelled)
     cues = find_cues(read)
     strong = {cue.family for cue in cues if cue.strong}
-    opens_anew = bool(_REQUEST.match(read) or _ASKS_HOW.search(read))
+    opens_anew = bool(opens_request(read) or _ASKS_HOW.search(read))
     answers = _answers_a_question(read, answer)
     if opens_anew and _news(read, [cue for cue in cues if cue.strong], request, answer) >= 2:
         strong = set[str]()
@@ -125,15 +83,15 @@ def reads_as_correction(text: str, *, request: str = "", answer: str = "") -> li
     return [family for family in FAMILIES if family in (found - {"generic"} or found)]
 
 
-def _weak(read: str, cues: list[Cue], request: str, answer: str, *, opens_anew: bool) -> set[str]:
+def _weak(read: str, cues: Sequence[Cue], request: str, answer: str, *, opens_anew: bool) -> set[str]:
     """Return the families whose weak cues make a complaint: those beside which the message brings nothing new."""
-    follows_up = bool(_FOLLOW_UP.match(read))
+    after = follows_up(read)
     found: set[str] = set()
     for family in {cue.family for cue in cues if not cue.strong}:
         # Complaints of length come in the most wordings, so they may bring a word of their own.
         allowed = 1 if family == "length" and not opens_anew else 0
         own = [cue for cue in cues if cue.family == family]
-        if _news(read, own, request, answer) <= allowed and (not follows_up or family in ("length", "tone")):
+        if _news(read, own, request, answer) <= allowed and (not after or family in ("length", "tone")):
             found.add(family)
     return found
 
@@ -143,16 +101,42 @@ def negative(text: str) -> bool:
     levelled = level(text[:READ_CHARS])
     if _CLOSING.match(levelled):
         return False
-    cues = find_cues(_without_praise(levelled))
+    cues = find_cues(without_praise(levelled))
     return any(cue.strong for cue in cues) and not (
-        _REQUEST.match(levelled) and all(c.family != "generic" for c in cues)
+        opens_request(levelled) and all(c.family != "generic" for c in cues)
     )
 
 
 def is_praise(text: str) -> bool:
     """Say whether a message thanks or praises, and takes nothing of it back."""
     levelled = level(text[:READ_CHARS])
-    return bool(_PRAISE.search(levelled)) and not any(cue.strong for cue in find_cues(_without_praise(levelled)))
+    return bool(_PRAISE.search(levelled)) and not any(cue.strong for cue in find_cues(without_praise(levelled)))
+
+
+def only_praises(text: str) -> bool:
+    """Say whether a message thanks or praises in every sentence."""
+    return all(_praises(sentence) for sentence in sentences(level(text[:READ_CHARS])))
+
+
+def closes(text: str, answer: str = "") -> bool:
+    """Say whether a message only ends the conversation, as a no does to the offer of more help in `answer`."""
+    levelled = level(text[:READ_CHARS])
+    return bool(_CLOSING.match(levelled)) or (ends_in_offer(answer) and bool(_NO.match(levelled)))
+
+
+_YES = re.compile(
+    r"^(oh |ah |well |great,? |perfect,? |super,? |thanks,? )?(yes|yep|yeah|yup|sure|ok|okay|alright|go ahead"
+    r"|please do|sounds good|fine|deal"
+    r"|ja|jo|gern|klar|einverstanden|in ordnung|passt|oui|ouais|daccord|allez-y|volontiers|ça marche|sí|si|dale|vale"
+    r"|claro"
+    r"|de acuerdo|adelante)\b|^(好|行|可以|对|嗯|没问题|是的)"
+)
+
+
+def approves(text: str) -> bool:
+    """Say whether a message agrees to what the answer before it said or offered, and takes nothing of it back."""
+    levelled = level(text[:READ_CHARS])
+    return bool(_YES.match(levelled)) and not _CONTRAST.search(levelled)
 
 
 def takes_back(text: str) -> bool:
@@ -160,40 +144,39 @@ def takes_back(text: str) -> bool:
     return bool(_TAKEN_BACK.search(level(text[:READ_CHARS])))
 
 
-def same_request(text: str, earlier: str) -> bool:
-    """Say whether a message asks again what an earlier one asked, by the overlap of their topic words.
-
-    Words left out make a repeat, words put in the place of others make another request. Needs two topic words.
-    """
-    now, then = _topic(text), _topic(earlier)
-    if min(len(now), len(then)) < 2:
-        return False
-    if now <= then:
-        return len(now) >= 0.6 * len(then)
-    return then < now and len(then) >= 0.8 * len(now)
+def without_praise(levelled: str) -> str:
+    """Return the text without the sentences that only praise, or that tell what others did."""
+    kept = (s for s in sentences(levelled) if not _praises(s) and (_TO_YOU.search(s) or not _ELSEWHERE.search(s)))
+    return " ".join(kept)
 
 
-def _without_praise(levelled: str) -> str:
-    """Return the text without the sentences that only praise."""
-    sentences = re.split(r"(?<=[.!?。])\s*", levelled)
-    kept = [s for s in sentences if not _PRAISE.search(s) or _CONTRAST.search(s) or _EXAGGERATION.search(s)]
-    return " ".join(kept).strip()
+def _praises(sentence: str) -> bool:
+    return bool(_PRAISE.search(sentence)) and not _CONTRAST.search(sentence) and not _EXAGGERATION.search(sentence)
+
+
+# Where other people went wrong.
+_ELSEWHERE = re.compile(
+    r"\b(?:at|from|with|by|in) (?:my|our|the) (?:last|previous|old|former) (?:job|shop|store|company|office|hotel"
+    r"|provider|bank|clinic)\b"
+    r"|\b(?:beim?|im|in der|von der) (?:letzten|vorigen|alten|anderen|früheren) (?:betrieb|laden|shop|firma|werkstatt"
+    r"|hotel|bank|anbieter|stelle|praxis|geschäft)\b"
+    r"|\ben (?:la|el) (?:otr[oa]|anterior) (?:tienda|banco|hotel|compañía|empresa|taller)\b"
+    r"|\b(?:dans|chez) mon ancien(?:ne)? (?:magasin|banque|hôtel|agence|boutique|mairie|opérateur)\b|上一家|别家"
+)
+_TO_YOU = re.compile(r"\b(?:you|your|du|dich|dein\w*|ihr|ihnen|sie|vous|votre|tu|tú|usted|te)\b|[你您]")
 
 
 def _answers_a_question(read: str, answer: str) -> bool:
-    """Say whether the agent had asked, and nothing in the message says plainly that it had gone wrong before."""
-    return answer.rstrip().endswith(("?", "\uff1f")) and not _PLAINLY_WRONG.search(read)
+    """Say whether the agent had asked, or had offered more and is told no, and nothing in the message says plainly that
+    it had gone wrong before."""
+    asked = ends_in_question(answer) or (ends_in_offer(answer) and bool(_NO.match(read)))
+    return asked and not _PLAINLY_WRONG.search(read)
 
 
-def _news(read: str, cues: list[Cue], request: str, answer: str) -> int:
+_NO = re.compile(r"^(?:no|nope|nein|non|nee)\b|^(?:没|不|没有)[了。!\uff0c,]")
+
+
+def _news(read: str, cues: Sequence[Cue], request: str, answer: str) -> int:
     """Count the topic words of a message that neither a cue, nor the request, nor the answer before it accounts for."""
     covered = "".join(" " if any(cue.start <= at < cue.end for cue in cues) else c for at, c in enumerate(read))
-    return len(_topic(covered) - _topic(request) - _topic(answer))
-
-
-@lru_cache(maxsize=256)
-def _topic(text: str) -> frozenset[str]:
-    levelled = re.sub(r"['\u2019]", "", text.lower())
-    words = {w for w in _WORD.findall(levelled) if w not in _FILLERS and not _HAN.search(w)}
-    han = _HAN.findall(levelled)
-    return frozenset(words | {a + b for a, b in pairwise(han)})
+    return len(topic_of(covered) - topic_of(request) - topic_of(answer))

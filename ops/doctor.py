@@ -13,6 +13,7 @@ import aiohttp
 import daemon
 from daemon.config import Settings, load
 from daemon.engine import EngineClient
+from daemon.judging import open_endpoint
 from daemon.lifecycle import Daemon, Role, open_log, roles_of
 from daemon.store import Store
 from harness_adapters.errors import ConfigError, SecondNatureError
@@ -35,7 +36,8 @@ def examine(config: Path | None, roles: Iterable[str] = ("all",)) -> list[dict[s
     except ConfigError as error:
         return [{"check": "configuration", "ok": False, "found": str(error)}]
     findings = [{"check": "configuration", "ok": True, "found": str(config or "environment only")}]
-    of_worker: tuple[Check, ...] = (("model files", _model_files), ("learner", _learner), ("graders", _graders))
+    judge: tuple[Check, ...] = (("judge", _judge),) if settings.judge.url else ()
+    of_worker = (("model files", _model_files), ("learner", _learner), ("graders", _graders), *judge)
     checks: tuple[Check, ...] = (
         ("python", _python),
         ("packages", _packages),
@@ -104,6 +106,17 @@ def _graders(settings: Settings) -> str:
         )
     load_graders(settings.graders)
     return ", ".join(grader.name for grader in settings.graders) or "none: hints teach unverified"
+
+
+def _judge(settings: Settings) -> str:
+    """Have the judge's model answer once, as a judge that is away is not missed: what the rules say stands."""
+
+    async def ask() -> str:
+        async with open_endpoint(settings.judge) as endpoint:
+            await endpoint.answer([{"role": "user", "content": "Say yes."}], temperature=0, max_tokens=16)
+        return f"{settings.judge.model} at {settings.judge.url} answers"
+
+    return asyncio.run(ask())
 
 
 def _log(settings: Settings) -> str:

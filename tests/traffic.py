@@ -7,7 +7,7 @@ from typing import Any
 from daemon.encoding import encode
 from daemon.exchange_raw import RawExchange
 from daemon.log import LogRecord
-from daemon.spool import exchange_record
+from daemon.log_records import record_of
 from harness_adapters.exchange import Exchange, Status
 from harness_adapters.ids import stable_id
 
@@ -61,4 +61,4 @@ def conversation(name: str, turns: int, *, start: int = 0) -> list[Exchange]:
 
 
 def records(exchanges: Sequence[Exchange]) -> list[LogRecord]:
-    return [exchange_record(e) for e in exchanges]
+    return [record_of(e) for e in exchanges]

@@ -23,6 +23,8 @@ class HouseRule:
     summary: str
     grader: RuleGraderConfig
     complaints: list[str]
+    topics: int
+    """How many topics its users ask about; the fewer hints the model follows, the more traffic a round needs."""
     answer_tokens: int
     """Where an answer is cut. One that was cut never passes a trial, so those that keep the rule have to end before."""
 
@@ -40,6 +42,7 @@ HOUSE_RULES = (
             ),
         ),
         complaints=COMPLAINTS["brief"],
+        topics=72,
         answer_tokens=56,
     ),
     HouseRule(
@@ -54,6 +57,7 @@ HOUSE_RULES = (
             ),
         ),
         complaints=COMPLAINTS["regret"],
+        topics=98,
         answer_tokens=128,
     ),
 )

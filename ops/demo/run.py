@@ -66,7 +66,7 @@ def run_demo(*, rule: str, seed: int, keep: Path | None, plain: bool) -> dict[st
 
 async def _walk(service: Service, rule: HouseRule, seed: int) -> dict[str, Any]:
     rng_seed = 1000 * (seed + 1)
-    topics, held_out = scenario.split_topics(seed)
+    topics, held_out = scenario.split_topics(seed, rule.topics)
     lists, held_out_lists = scenario.split_lists(seed)
     client = AsyncOpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0, timeout=300)
     desk = Desk(client, MODEL, rule, AT_ONCE)

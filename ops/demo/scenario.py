@@ -12,7 +12,7 @@ TEMPERATURE = 0.3
 LIST_TOKENS = 80
 """Where a list is cut: it has its lines by then."""
 HELD_OUT = 32
-TRAFFIC_TOPICS, TRAFFIC_LISTS = 72, 44
+TRAFFIC_LISTS = 44
 """As many as one round needs: on a laptop every answer costs about a second."""
 SMALL_TALK = "Are you there?"
 
@@ -28,9 +28,10 @@ _FORMS: list[str] = _PROMPTS["list_forms"]
 LISTS = [_FORMS[n % len(_FORMS)].format(thing) for n, thing in enumerate(_PROMPTS["list_things"])]
 
 
-def split_topics(seed: int) -> tuple[list[str], list[str]]:
-    """Return the topics that traffic is about and the held-out ones, which nobody asks before they are measured."""
-    return _split(TOPICS, seed, TRAFFIC_TOPICS)
+def split_topics(seed: int, most: int) -> tuple[list[str], list[str]]:
+    """Return the topics that traffic is about, at most `most`, and the held-out ones, which nobody asks before they are
+    measured."""
+    return _split(TOPICS, seed, most)
 
 
 def split_lists(seed: int) -> tuple[list[str], list[str]]:

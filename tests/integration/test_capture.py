@@ -31,7 +31,7 @@ from daemon.log import EventLog, LogRecord
 from daemon.metrics import Metrics
 from daemon.spool import Spool
 from daemon.sqlite_log import SqliteLog
-from harness_adapters.errors import ConfigError, LogUnavailableError
+from harness_adapters.errors import ConfigError, LogUnavailableError, RecordError
 from harness_adapters.exchange import Exchange, Feedback, Status, exchange_json
 
 DEADLINE_S = 60.0
@@ -233,7 +233,10 @@ def test_what_is_too_large_for_kafka_leaves_a_record_without_content(tmp_path: P
         recorder = Recorder(writer, tmp_path / "spool")
         small = conversation("a", 3)
         large = exchange("large", [said("user", os.urandom(1_100_000).hex())], "a", sequence=9)
-        recorder.keep([small[0], large, *small[1:]])
+        with pytest.raises(RecordError, match=r"record large .*message\.max\.bytes"):
+            recorder.keep([small[0], large])
+        for sent in (small[0], large, *small[1:]):
+            recorder.end_raw(raw(sent))
         recorder.close()
         assert read_all(reader) == [
             small[0],

@@ -6,116 +6,23 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from proxy_world import serving
-from starlette.types import Receive, Scope, Send
+from chat_server import Body, chat_server
+from chat_server import said as answered
+from control_world import NOWHERE, control_routes, run
 
-from daemon.api import Parts
-from daemon.app import create_app
-from daemon.capture import Recorder
-from daemon.config import load
 from daemon.embedded_process import EmbeddedEngine
-from daemon.health import Check, Health
-from daemon.metrics import Metrics
-from daemon.serving import Serving
-from daemon.sqlite_log import SqliteLog
 from daemon.store import Store
 from harness_adapters.errors import ConfigError
 from ops.client import DaemonClient, DaemonUnreachableError
-from ops.demo.service import free_port
 
 GRADER = '[[graders]]\nkind = "rule"\nclauses = [{ max_sentences = 1 }]\n'
-NOWHERE = f"http://127.0.0.1:{free_port()}"
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ops.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "200", **environment},
-    )
-
-
-def lines(path: Path, *records: Any) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
-PAIR = {
-    "request": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-    "response": {
-        "id": "r1",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
-    },
-}
-
-
-def pair(text: str) -> dict[str, Any]:
-    return {**PAIR, "request": {"model": "m", "messages": [{"role": "user", "content": text}]}}
-
-
-@asynccontextmanager
-async def control_routes(folder: Path, **server: Any) -> AsyncGenerator[tuple[str, Recorder, list[int]]]:
-    """Serve the control routes; yields their address, their recorder, and the length of every body they are sent."""
-    settings = load(None, {"data_dir": folder, "engine": {"kind": "vllm", "url": NOWHERE}, "server": server})
-    sizes: list[int] = []
-    with closing(Store(settings.store_url)) as store, closing(SqliteLog(settings.log_path, "g")) as log:
-        recorder, metrics = Recorder(log, settings.spool_dir), Metrics()
-        parts = Parts(settings, store, Serving(settings, store, [], metrics), recorder, lambda: NOWHERE)
-        routes = create_app(parts, Health(metrics, lambda: Check(ok=True), recorder, None, None), metrics, None)
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            sizes.append(int(dict(scope["headers"]).get(b"content-length", 0)))
-            await routes(scope, receive, send)
-
-        async with serving(app) as url:
-            yield url, recorder, sizes
-        await asyncio.to_thread(recorder.close)
-
-
-async def test_an_import_is_sent_in_requests_of_few_megabytes(tmp_path: Path) -> None:
-    file = lines(tmp_path / "chat.jsonl", *(pair(str(n) * (3 << 20)) for n in range(7)))
-    async with control_routes(tmp_path, max_request_bytes=16 << 20) as (url, recorder, sizes):
-        done = await asyncio.to_thread(run, "traces", "import", str(file), "--url", url, "--json")
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)["files"]
-    assert (report["exchanges"], report["appended"], report["skipped"]) == (7, 7, [])
-    assert recorder.status().appended == 7
-    assert len(sizes) > 1
-    assert max(sizes) <= 8 << 20
-
-
-async def test_a_record_too_long_for_the_daemon_is_skipped_alone_and_its_line_named(tmp_path: Path) -> None:
-    texts = ("a", "b", "c" * 200_000, "d", "e" * 900_000, "f")
-    file = lines(tmp_path / "chat.jsonl", *map(pair, texts))
-    async with control_routes(tmp_path, max_request_bytes=100_000) as (url, recorder, _):
-        done = await asyncio.to_thread(run, "traces", "import", str(file), "--url", url)
-    assert done.returncode == 0, done.stderr
-    assert recorder.status().appended == 4
-    told = done.stderr.splitlines()
-    assert [line.split(": ")[0] for line in told] == [f"{file}:3", f"{file}:5"]
-    assert all("server.max_request_bytes" in line for line in told)
-
-
-async def test_a_record_nested_too_deep_is_skipped_alone_and_its_line_named(tmp_path: Path) -> None:
-    deep: Any = "bottom"
-    for _ in range(150):
-        deep = [deep]
-    odd = {**PAIR, "request": {**PAIR["request"], "metadata": deep}}
-    file = lines(tmp_path / "chat.jsonl", pair("a"), odd, pair("b"))
-    async with control_routes(tmp_path) as (url, recorder, _):
-        done = await asyncio.to_thread(run, "traces", "import", str(file), "--url", url)
-    assert done.returncode == 0, done.stderr
-    assert recorder.status().appended == 2
-    assert done.stderr.startswith(f"{file}:2: ")
 
 
 async def test_a_missing_admin_token_is_said_with_where_the_command_takes_it_from(tmp_path: Path) -> None:
@@ -161,18 +68,6 @@ def test_an_unknown_house_rule_names_those_there_are() -> None:
     done = run("demo", "--rule", "shouting")
     assert done.returncode == 2
     assert "brief" in done.stderr
-
-
-def test_dry_run_reads_without_a_daemon_and_reports_what_it_skipped(tmp_path: Path) -> None:
-    file = lines(tmp_path / "chat.jsonl", PAIR)
-    with file.open("ab") as more:
-        more.write(b'{"request": {"messages": [\n\xff\xfe not json\n')
-    done = run("traces", "import", str(file), "--dry-run", "--json")
-    assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)["files"]
-    assert (report["format"], report["exchanges"], report["appended"]) == ("openai_chat", 1, 0)
-    assert [skipped["line"] for skipped in report["skipped"]] == [2, 3]
-    assert all(skipped["reason"] for skipped in report["skipped"])
 
 
 def test_doctor_names_what_is_missing(tmp_path: Path, tiny_base: Path) -> None:
@@ -233,6 +128,22 @@ def test_doctor_asks_an_embedded_engine_that_runs_elsewhere(tmp_path: Path, tiny
     (wrong,) = [finding for finding in json.loads(done.stdout) if not finding["ok"]]
     assert wrong["check"] == "engine"
     assert "engine.url" in wrong["found"], "no role alone can have a child of its own"
+
+
+async def test_doctor_asks_the_judge_where_there_is_to_be_one(tmp_path: Path, tiny_base: Path) -> None:
+    async def says_yes(_body: Body) -> Any:
+        return answered("Yes.")
+
+    config = tmp_path / "c.toml"
+    head = f'data_dir = "{tmp_path}/data"\n[model]\nname = "desk"\npath = "{tiny_base}"\n{GRADER}'
+    async with chat_server(says_yes) as server:
+        for url, code in ((server.url, 0), (NOWHERE, 1)):
+            config.write_text(f'{head}[judge]\nurl = "{url}"\nmodel = "small"\n')
+            done = await asyncio.to_thread(run, "doctor", "--config", str(config), "--json")
+            assert done.returncode == code, done.stdout
+            (judge,) = [finding for finding in json.loads(done.stdout) if finding["check"] == "judge"]
+            assert judge["ok"] == (code == 0)
+            assert url in judge["found"]
 
 
 def test_without_its_driver_a_postgresql_store_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,11 +93,15 @@ async def test_replies_do_not_depend_on_who_shares_the_batch(client: EngineClien
 async def test_loading_and_unloading_leave_running_rows_alone(
     client: EngineClient, adapter: Path, session: aiohttp.ClientSession, engine: EmbeddedEngine
 ) -> None:
-    sampling = Sampling(temperature=0.9, max_tokens=300, seed=4)
-    quiet = await client.complete("base", PROMPTS[0], sampling)
+    async def reply(model: str) -> Any:
+        body = {**ENDLESS, "model": model, "max_tokens": 500, "temperature": 0.9, "seed": 4}
+        async with session.post(f"{engine.base_url}{COMPLETION}", json=body) as response:
+            return (await response.json())["choices"]
+
+    quiet = await reply("base")
     await client.load_adapter("busy@v1", adapter)
-    quiet_adapted = await client.complete("busy@v1", PROMPTS[0], sampling)
-    running = [asyncio.create_task(client.complete(name, PROMPTS[0], sampling)) for name in ("base", "busy@v1")]
+    quiet_adapted = await reply("busy@v1")
+    running = [asyncio.create_task(reply(name)) for name in ("base", "busy@v1")]
 
     async def both_run() -> bool:
         return await figure(session, engine, "running_requests") == 2

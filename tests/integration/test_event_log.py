@@ -22,7 +22,7 @@ import pytest
 from broker import Broker, running_broker
 from log_children import numbered, open_log
 
-from daemon.kafka_log import KafkaLog
+from daemon.kafka_log import UNPACKED_AT_ONCE, KafkaLog
 from daemon.log import EventLog, LogRecord, StoredRecord
 from daemon.sqlite_log import SqliteLog
 from harness_adapters.errors import LogUnavailableError, RecordError
@@ -361,3 +361,18 @@ def test_workers_of_one_group_share_the_partitions(broker: Broker) -> None:
         first.rewind()
         assert first.poll(max_records=10, timeout_s=1.0) == []
         assert first.lag_records() == 0
+
+
+def test_polls_bounded_by_bytes_bring_everything_in_its_order(place: Place) -> None:
+    log = place.open()
+    log.append([LogRecord("k", f"r{n}", "exchange", b"x" * 1000) for n in range(40)])
+    read: list[str] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(read) < 40:
+        assert time.monotonic() < deadline
+        batch = log.poll(max_records=100, timeout_s=1.0, max_bytes=5000)
+        assert len(batch) <= 5 + UNPACKED_AT_ONCE
+        log.commit(batch)
+        read += [record.id for record in batch]
+    assert read == [f"r{n}" for n in range(40)]
+    assert log.lag_records() == 0

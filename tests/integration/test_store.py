@@ -18,6 +18,7 @@ from harness_adapters.errors import AliasMovedError, ConfigError, StoreError, St
 from harness_adapters.exchange import Exchange, Feedback, Sampled, Status
 from harness_adapters.trace import Author, Outcome, ToolCall, Trace, Turn
 from hinting.hint import HintSource, HintState, Trial, new_hint
+from hinting.judge import Cast, Decided, Vote, decide
 from hinting.signal import Fault, Signal, SignalKind
 from learner.config import SampleSpec
 
@@ -189,6 +190,65 @@ def test_traces_grow_and_are_paged_newest_first(store: Store) -> None:
     assert store.traces(3, after="unknown") == []
 
 
+def test_lists_of_traces_read_no_turns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(3):
+        store.put_trace(replace(TRACE, id=f"s{n}", complete=n != 1))
+    store.put_recorded(replace(TRACE, id="s3", harness="atif"))
+    told = [(row.id, row.harness, row.tenant, row.turns, row.complete) for row in store.trace_rows(2)]
+    assert told == [("s3", "atif", "t", 2, True), ("s2", "openai_chat", "t", 2, True)]
+    assert [(row.id, row.complete) for row in store.trace_rows(5, after="s2")] == [("s1", False), ("s0", True)]
+
+
+def test_a_recorded_session_is_replaced_by_a_longer_or_another_and_by_no_shorter(store: Store) -> None:
+    other = replace(TRACE, turns=(replace(TRACE.turns[0], text="ho"), TRACE.turns[1]))
+    longer = replace(TRACE, turns=(*TRACE.turns, replace(TRACE.turns[0], index=2)))
+    steps = [(TRACE, True), (TRACE, False), (other, True), (other, False), (longer, True), (other, False)]
+    revisions: list[int] = []
+    for trace, is_new in steps:
+        assert store.put_recorded(trace) is is_new
+        revisions += [row.revision for row in store.dirty_sessions(9)]
+    assert store.trace("s") == longer
+    assert revisions == [1, 1, 2, 2, 3, 3]
+    with pytest.raises(StoreError, match="another tenant's"):
+        store.put_recorded(replace(longer, tenant="u"))
+
+
+def test_a_store_of_an_older_version_is_given_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with closing(Store(f"sqlite:///{path}")) as store:
+        store.put_trace(TRACE)
+    with closing(sqlite3.connect(path)) as db, db:
+        for column in ("harness", "tenant", "turns", "complete"):
+            db.execute(f"ALTER TABLE traces DROP COLUMN {column}")
+    with closing(Store(f"sqlite:///{path}")) as store:
+        (row,) = store.trace_rows(9)
+        assert (row.harness, row.tenant, row.turns, row.complete) == ("openai_chat", "t", 2, True)
+        assert not store.put_recorded(replace(TRACE, turns=TRACE.turns[:1]))
+        assert store.trace("s") == TRACE
+
+
+def test_signals_that_a_session_does_not_show_any_more_are_set_aside_with_their_hints(store: Store) -> None:
+    signals = [replace(SIGNAL, id=f"sig-{n}", target=n) for n in range(3)]
+    store.put_signals([*signals, replace(SIGNAL, id="other", trace_id="elsewhere")])
+    store.set_signal_state("sig-1", "hinted")
+    hints = [new_hint(signal, "Be brief.", HintSource.RULE, "length") for signal in signals]
+    for hint in hints:
+        store.put_hint(hint.tried((), HintState.PASSED))
+    assert store.retire("s", ["sig-2"]) == 2
+    assert store.retire("s", ["sig-2"]) == 0
+    assert {row.signal.id: row.state for row in store.signal_rows()} == {
+        "sig-0": "set_aside",
+        "sig-1": "set_aside",
+        "sig-2": "new",
+        "other": "new",
+    }
+    assert [store.hint(hint.id).state for hint in hints] == [  # type: ignore[union-attr]
+        HintState.REJECTED,
+        HintState.REJECTED,
+        HintState.PASSED,
+    ]
+
+
 def test_signals_are_new_once_and_keep_what_became_of_them(store: Store) -> None:
     other = replace(SIGNAL, id="sig-2")
     assert store.put_signals([SIGNAL, other]) == [SIGNAL, other]
@@ -205,6 +265,30 @@ def test_signals_are_new_once_and_keep_what_became_of_them(store: Store) -> None
         store.set_signal_state("unknown", "hinted")
     with pytest.raises(StoreError, match="cannot be 'odd'"):
         store.set_signal_state("sig-1", "odd")
+
+
+def test_what_a_judge_said_stays_with_its_signal(store: Store) -> None:
+    others = [replace(SIGNAL, id=f"sig-{number}") for number in (2, 3)]
+    store.put_signals([SIGNAL, *others])
+    assert store.as_judged([SIGNAL]) == [SIGNAL]
+    wrong = Vote(cast=Cast.WRONG, fault=Fault.ENVIRONMENT, reason="naïve 北京")
+    judged, left_open = decide(SIGNAL, [wrong, wrong]), decide(others[0], [wrong, Vote(cast=Cast.FAILED)])
+    assert (judged.decided, left_open.decided) == (Decided.WRONG, Decided.OPEN)
+    for each in (judged, left_open):
+        store.put_judged(each)
+        assert store.judged(each.signal.id) == each
+    assert store.judged("sig-3") is None
+    assert [(row.signal, row.judged) for row in store.signal_rows()] == [
+        (others[1], None),
+        (others[0], left_open),
+        (judged.signal, judged),
+    ]
+    found_again = [replace(signal, fix=3, confidence=0.25) for signal in (SIGNAL, *others)]
+    assert store.as_judged(found_again) == [replace(judged.signal, fix=3), *found_again[1:]]
+    cleared = replace(found_again[0], fault=Fault.USER)  # by what was said since
+    assert store.as_judged([cleared]) == [replace(cleared, confidence=judged.signal.confidence)]
+    with pytest.raises(StoreError):
+        store.put_judged(decide(replace(SIGNAL, id="unknown"), [wrong]))
 
 
 def test_hints_are_replaced_by_what_their_trials_made_of_them(store: Store) -> None:

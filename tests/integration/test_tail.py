@@ -1,5 +1,6 @@
 """From the log into the store: once each, in order, whatever breaks on the way."""
 
+import gc
 import random
 import signal
 import sqlite3
@@ -22,10 +23,12 @@ from postgres import running_postgres
 from traffic import conversation, exchange, records, said
 
 from daemon.log import LogRecord
+from daemon.log_records import record_of
 from daemon.sqlite_log import SqliteLog
 from daemon.store import Store
 from daemon.tail import DeadLetterLimits, Tail, TailState
 from harness_adapters.exchange import Feedback, feedback_json
+from harness_adapters.trace import Author, Trace, Turn
 
 DEADLINE_S = 60.0
 
@@ -110,7 +113,7 @@ POISON = [
     (b'{"id": "my secret"}', "exchange", "endpoint Field required"),
     (b"[]", "feedback", "cannot be read as feedback"),
     (b'{"id": 1' + b"[" * 100_000, "", "cannot be read as exchange"),
-    (b"{}", "odd", "neither exchange nor feedback"),
+    (b"{}", "odd", "none of exchange, trace and feedback"),
     (records([exchange("huge", [], "x", sequence=2**80)])[0].value, "exchange", "the store refuses it"),
 ]
 
@@ -249,3 +252,29 @@ def test_a_tail_killed_at_any_moment_stores_everything_once(
         assert store.counts()["exchanges"] == 240
         assert store.counts()["dead_letters"] == 0
         assert by_session(store) == {tuple(e.id for e in c) for c in conversations}
+
+
+def test_of_recorded_sessions_only_one_is_in_memory(
+    log: SqliteLog, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = Turn(index=0, author=Author.HUMAN, text="hi", message={"role": "user", "content": "hi"})
+    for n in range(20):
+        log.append([record_of(Trace(id=f"t{n}", harness="h", tenant="t", turns=(turn,), root=f"t{n}"))])
+    most: list[int] = []
+    put = store.put_recorded
+
+    def counting(trace: Trace) -> bool:
+        most.append(sum(type(found) is Trace for found in gc.get_objects()))
+        return put(trace)
+
+    monkeypatch.setattr(store, "put_recorded", counting)
+    before = sum(type(found) is Trace for found in gc.get_objects())
+    assert Tail(log, store, poll_s=0.01).step() == 20
+    assert store.counts()["traces"] == 20
+    assert max(most) <= before + 2, "the one before may not be gone yet"
+
+
+def test_a_poll_is_bounded_by_bytes_and_brings_at_least_one(log: SqliteLog) -> None:
+    log.append([LogRecord("k", f"r{n}", "exchange", b"x" * size) for n, size in enumerate((10, 10, 500, 10, 10))])
+    batches = [[r.id for r in log.poll(max_records=100, timeout_s=0.1, max_bytes=25)] for _ in range(4)]
+    assert batches == [["r0", "r1"], ["r2"], ["r3", "r4"], []]

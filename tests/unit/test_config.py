@@ -53,6 +53,9 @@ def test_paths_follow_the_data_folder_unless_said_otherwise(tmp_path: Path):
     [
         ("[server]\nprot = 1", "server.prot: unknown name; did you mean server.port?"),
         ("[learner.stopping]\nmax_step = 1", "did you mean learner.stopping.max_steps?"),
+        ("[judge]\nvote = 1", "did you mean judge.votes?"),
+        ('[judge]\nurl = "http://h/v1"', "judge: model is missing: with a judge's url say which model there judges"),
+        ('[judge]\nurl = "http://u:hunter2@h"\nmodel = "m"', "judge.url: "),
         ("[gate.bounds]\nmax_kl_nat = 1", "did you mean gate.bounds.max_kl_nats?"),
         ("[serve]\nport = 1", "serve: unknown name; did you mean server?"),
         ("port = 1", "port: unknown name; did you mean server.port?"),
@@ -163,6 +166,7 @@ def test_secrets_are_hidden():
         "log": {"client": {"sasl_plain_password": "hunter2"}},
         "server": {"admin_token": "hunter2"},
         "engine": {"api_key": "hunter2"},
+        "judge": {"url": "http://h", "model": "m", "api_key": "hunter2"},
         "store": {"url": "postgresql://u:hunter2@h/n"},
     }
     settings = load(None, given)
@@ -181,6 +185,7 @@ def test_what_is_described_can_be_read_again():
     [
         ("engine", "connect_timeout_s"),
         ("server", "drain_s"),
+        ("judge", "timeout_s"),
         ("hints", "temperature"),
         ("rounds", "settle_s"),
         ("gate", "temperature"),

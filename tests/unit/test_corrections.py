@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinting.cues import FAMILIES, family_of
-from hinting.reading import is_praise, negative, reads_as_correction, same_request, takes_back
+from hinting.reading import is_praise, negative, reads_as_correction, takes_back
+from hinting.topics import same_request
 
 
 def read(example: Example) -> list[str]:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_adapters.openai_chat import assemble, sampled_of, sse_events
-from harness_adapters.streams import chunks_of
+from harness_adapters.openai_chat import sampled_of
+from harness_adapters.streams import assemble, chunks_of, sse_events
 
 
 def chunk(delta: dict[str, Any], index: int = 0, **members: Any) -> dict[str, Any]:

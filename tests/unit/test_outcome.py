@@ -39,6 +39,37 @@ TEXTS = {
     '{"output": "x", "metadata": {"exit_code": 1}}': Outcome.ERROR_AGENT,
     "Exit code 137": Outcome.ERROR_ENV,
     "Exit code 130": Outcome.CANCELLED,
+    "employee_id required (rc=22)": Outcome.ERROR_AGENT,
+    "falta el destinatario (exit 64)": Outcome.ERROR_AGENT,
+    "colonne inconnue : regime\ncode retour 2": Outcome.ERROR_AGENT,
+    "3 rows\nrc=0": Outcome.OK,
+    "#!/bin/sh\ntest -f a || exit 1": Outcome.UNKNOWN,
+    "Latest tag: v2.0.0-rc1": Outcome.UNKNOWN,
+    "Python 3.13.0-rc 2": Outcome.UNKNOWN,
+    "That is told under exit code 3": Outcome.UNKNOWN,
+    '{"code": 50667, "title": "Cologne"}': Outcome.OK,
+    '{"code": 45000, "message": "paid"}': Outcome.OK,
+    '{"status": "denied"}': Outcome.OK,
+    '{"result": "invalid"}': Outcome.OK,
+    '{"title": "Refund Ada", "status": "rejected"}': Outcome.OK,
+    "Title: Error handling in Go": Outcome.UNKNOWN,
+    "Severity: error": Outcome.UNKNOWN,
+    "401-k contributions": Outcome.UNKNOWN,
+    "Session timeout": Outcome.UNKNOWN,
+    "<error>0</error>": Outcome.UNKNOWN,
+    "<error-rate>0.1</error-rate>": Outcome.UNKNOWN,
+    "<fehler>keine</fehler>": Outcome.UNKNOWN,
+    "inconnu : 3 appels": Outcome.UNKNOWN,
+    "colonne inconnue : regime": Outcome.ERROR_AGENT,
+    '{"code": 40012, "msg": "no such name"}': Outcome.ERROR_AGENT,
+    '{"code": 40012, "city": "Kyiv"}': Outcome.OK,
+    '{"statut": "refusé", "motif": "centre manquant"}': Outcome.ERROR_AGENT,
+    '{"claim": 7, "status": "rejected", "reason": "late"}': Outcome.OK,
+    "<fehler><code>E17</code></fehler>": Outcome.ERROR_AGENT,
+    "429 \u2013 zu viele Anfragen": Outcome.ERROR_ENV,
+    "400 \u2013 500 euros": Outcome.UNKNOWN,
+    "upstream request timeout": Outcome.ERROR_ENV,
+    "jq: error (at a.json:1): Cannot index string": Outcome.ERROR_AGENT,
     "[Request interrupted by user for tool use]": Outcome.CANCELLED,
     "The user doesn't want to proceed with this tool use. The tool use was rejected": Outcome.REJECTED_BY_HUMAN,
 }
@@ -72,6 +103,16 @@ def test_what_exit_code_one_means_depends_on_the_command(command: str, outcome: 
     assert outcome_of("", exit_code=2, command=command) is Outcome.ERROR_AGENT
 
 
+def test_the_code_a_line_prints_is_of_the_command_before() -> None:
+    assert outcome_of("rc=1", command='grep -q x a; echo "rc=$?"') is Outcome.OK_EMPTY
+    assert outcome_of("no such table\nrc=1", command="sqlite3 a.db 'select 1'; echo rc=$?") is Outcome.ERROR_AGENT
+    assert outcome_of("rc=1", command="grep -q x a\necho rc=$?") is Outcome.OK_EMPTY
+    assert outcome_of("rc=2", command="ls logs 2>/dev/null; echo rc=$?") is Outcome.OK_EMPTY
+    assert outcome_of("rc=127", command="lls logs 2>/dev/null; echo rc=$?") is Outcome.ERROR_AGENT
+    assert outcome_of("", exit_code=1, command="python build.py 2>/dev/null") is Outcome.ERROR_AGENT
+    assert outcome_of("Exit code 1", command="pytest -q 2>/dev/null") is Outcome.ERROR_AGENT
+
+
 @given(st.text(), st.none() | st.booleans(), st.none() | st.integers(-2, 255), st.text(max_size=20))
 def test_any_result_has_an_outcome(text: str, flag: bool | None, code: int | None, command: str) -> None:
     assert outcome_of(text, flag=flag, exit_code=code, command=command) in Outcome
@@ -90,6 +131,6 @@ def test_flags_of_harnesses() -> None:
 
 
 def test_commands_in_arguments() -> None:
-    assert command_of('{"command": ["bash", "-lc", "rg x"]}') == "bash -lc rg x"
+    assert command_of('{"command": ["bash", "-lc", "rg x"]}') == "rg x"
     assert command_of('{"cmd": "ls"}') == "ls"
     assert command_of("{broken") == ""

@@ -7,7 +7,7 @@ from traffic import exchange, said
 from harness_adapters.errors import RenderError
 from harness_adapters.exchange import Exchange, Sampled
 from harness_adapters.prompt import Prompt, prompt_of
-from harness_adapters.sessions import trace_of
+from harness_adapters.stitch import trace_of
 
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
 

@@ -2,22 +2,14 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from exchange_sessions import MemoryLookup, traces_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness_adapters.exchange import Exchange, Status
-from harness_adapters.sessions import (
-    Assignment,
-    MemoryLookup,
-    answer_key,
-    assign,
-    explicit_session,
-    history_keys,
-    order,
-    route_key,
-    trace_of,
-    traces_of,
-)
+from harness_adapters.history import answer_key, history_keys
+from harness_adapters.sessions import Assignment, assign, explicit_session, route_key
+from harness_adapters.stitch import order, trace_of
 from harness_adapters.trace import Author, Outcome
 
 ON_ITS_WAY = "On its way. It left on Monday."
@@ -274,6 +266,7 @@ def test_a_named_session_that_is_cleared_or_compacted_goes_on_as_another_under_i
     assert {f.root for f in found} == {found[0].session_id}
 
 
+@settings(deadline=None)  # every prefix is stitched anew
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.booleans())
 def test_a_trace_only_ever_grows(choices: list[int], named: bool) -> None:
     """Whatever is repeated, edited or regenerated: no turn that stood in a trace is replaced by another message."""

@@ -1,20 +1,19 @@
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adapter_files import head_of, items, jsonl
+from exchange_sessions import traces_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_adapters.base import Skipped, detect_adapter
-from harness_adapters.errors import RecordError
+from harness_adapters.adapter import Skipped
 from harness_adapters.exchange import Exchange, Status, exchange_json
 from harness_adapters.openai_chat import OpenAIChat
-from harness_adapters.sessions import traces_of
 from harness_adapters.trace import Author, Outcome, Trace
 
-RECORDINGS = Path(__file__).parents[3] / "shared" / "traces" / "openai_chat"
+RECORDINGS = Path(__file__).parents[4] / "shared" / "traces" / "openai_chat"
 needs_recordings = pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"the recordings are not at {RECORDINGS}")
 
 HI: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -24,10 +23,27 @@ HELLO: dict[str, Any] = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}}],
 }
 
+TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "time", "arguments": "{}"}}
+ASKED = {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}
+TOLD = {"role": "tool", "tool_call_id": "c1", "content": "noon"}
+FIRST = {"request": HI, "response": {"id": "r1", "choices": [{"index": 0, "message": ASKED}]}, "status": 200}
+SECOND = {
+    "request": {**HI, "messages": [*HI["messages"], ASKED, TOLD]},
+    "response": {"id": "r2", "choices": [{"index": 0, "message": {"role": "assistant", "content": "It is noon."}}]},
+}
+EXAMPLE = jsonl(FIRST, SECOND)
+EXAMPLES = {
+    "calls": EXAMPLE,
+    "conversation": jsonl(
+        {"messages": [*HI["messages"], ASKED, TOLD, {"role": "assistant", "content": "It is noon."}]}
+    ),
+    "list": json.dumps([FIRST, SECOND], indent=1).encode(),
+}
+
 
 def read(*lines: bytes | dict[str, Any]) -> list[Exchange | Skipped]:
     body = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
-    return list(OpenAIChat().read_stream(io.BytesIO(body)))
+    return [item for item in items(OpenAIChat(), body) if not isinstance(item, Trace)]
 
 
 def only(*lines: bytes | dict[str, Any]) -> Exchange:
@@ -39,7 +55,7 @@ def only(*lines: bytes | dict[str, Any]) -> Exchange:
 def test_a_recorded_call() -> None:
     exchange = only({"request": HI, "response": HELLO, "status": 200, "url": "https://x/v1/chat/completions?a=1"})
     assert (exchange.status, exchange.http_status, exchange.endpoint) == (Status.OK, 200, "/v1/chat/completions")
-    assert (exchange.tenant, exchange.sequence, exchange.place, exchange.model) == ("default", 1, "line 1", "m")
+    assert (exchange.tenant, exchange.sequence, exchange.place, exchange.model) == ("default", 0, 0, "m")
     assert exchange.response == HELLO
 
 
@@ -79,7 +95,6 @@ def test_a_failed_call() -> None:
 BAD_LINES = {
     "cut off": b'{"request": {"messages": [{"role": "us',
     "not UTF-8": b'{"messages": [{"role": "user", "content": "\xff"}]}',
-    "half a surrogate pair": b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
     "a list": b"[1, 2]",
     "another shape": b'{"hello": 1}',
     "messages that are none": b'{"messages": ["hi"]}',
@@ -98,7 +113,7 @@ def test_a_bad_line_is_skipped_with_its_reason_and_the_rest_is_read(line: bytes)
     assert len(skipped.reason) > 10
     assert isinstance(before, Exchange)
     assert isinstance(after, Exchange)
-    assert after.place == "line 4"
+    assert after.place == 3
 
 
 def test_nan_is_read_as_null() -> None:
@@ -109,17 +124,11 @@ def test_nan_is_read_as_null() -> None:
 
 
 def test_a_line_without_end_is_skipped_without_being_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness_adapters.openai_chat.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("harness_adapters.records.MAX_BYTES", 100)
     skipped, after = read(b"x" * 1000, HI)
     assert isinstance(skipped, Skipped)
     assert isinstance(after, Exchange)
-    assert after.sequence == 2
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_make_the_reader_fail(body: bytes) -> None:
-    list(OpenAIChat().read_stream(io.BytesIO(body)))
-    OpenAIChat().recognises(body)
+    assert after.sequence == 1
 
 
 MEMBERS = """messages role content request response choices message tool_calls function usage token_ids prompt_token_ids
@@ -136,7 +145,7 @@ def test_no_json_makes_reader_or_trace_fail(value: Any) -> None:
     body = json.dumps({"request": {"messages": [value]}, "response": value, "messages": value}).encode()
     message = {"role": "assistant", **value} if isinstance(value, dict) else value
     lines = body + b"\n" + json.dumps({"messages": [message], "user": value, "metadata": value}).encode()
-    read_back = [item for item in OpenAIChat().read_stream(io.BytesIO(lines)) if isinstance(item, Exchange)]
+    read_back = [item for item in items(OpenAIChat(), lines) if isinstance(item, Exchange)]
     for exchange in read_back:
         assert exchange_json.validate_json(exchange_json.dump_json(exchange)).id == exchange.id
     traces_of(read_back)
@@ -148,19 +157,38 @@ def test_reading_a_file_again_gives_the_same_ids() -> None:
     assert len({item.id for item in read(*lines) if isinstance(item, Exchange)}) == 3
 
 
-def test_the_format_is_recognised_behind_a_bad_first_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"{bad\n" + json.dumps(HI).encode())
-    assert detect_adapter(path).name == "openai_chat"
-    path.write_bytes(b'{"type": "session_meta"}\n')
-    with pytest.raises(RecordError, match="openai_chat"):
-        detect_adapter(path)
+def test_the_same_response_is_the_same_exchange_wherever_it_stands() -> None:
+    call = {"request": HI, "response": HELLO}
+    first, again = read(call, HI, call)[::2]
+    assert isinstance(first, Exchange)
+    assert isinstance(again, Exchange)
+    assert first.id == again.id
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    assert (
+        only(b'{"messages": [{"role": "user", "content": "a\\ud83d"}]}').request["messages"][0]["content"] == "a\ufffd"
+    )
+
+
+def test_chunks_a_line_each_are_one_answer() -> None:
+    chunks = [
+        {"id": name, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": part}}]}
+        for name, part in (("a", "he"), ("a", "y"), ("b", "ho"))
+    ]
+    answers = [item.response for item in read(*chunks) if isinstance(item, Exchange)]
+    assert [answer["choices"][0]["message"]["content"] for answer in answers if answer] == ["hey", "ho"]
+
+
+def test_the_format_is_recognised_behind_a_bad_first_line() -> None:
+    assert OpenAIChat().recognises(head_of(b"{bad\n" + json.dumps(HI).encode() + b"\n"))
+    assert not OpenAIChat().recognises(head_of(b'{"type": "session_meta"}\n'))
 
 
 def recorded(name: str) -> list[Trace]:
-    items = list(OpenAIChat().read(RECORDINGS / name))
-    assert items
-    return traces_of([item for item in items if isinstance(item, Exchange)])
+    found = items(OpenAIChat(), (RECORDINGS / name).read_bytes())
+    assert found
+    return traces_of([item for item in found if isinstance(item, Exchange)])
 
 
 @needs_recordings
@@ -192,6 +220,20 @@ def test_recorded_framework_text_is_no_human_turn() -> None:
 
 @needs_recordings
 def test_recorded_reasoning_moved_into_the_text_stays_one_session() -> None:
-    traces = recorded("groq_tool_use_failed.jsonl")
-    assert max(len(trace.turns) for trace in traces) == 7
-    assert len(traces) == 2  # the refused first request, and the conversation that went on without it
+    (trace,) = recorded("groq_tool_use_failed.jsonl")  # the refused first request goes on in the second
+    assert len(trace.turns) == 7
+    assert [turn.place for turn in trace.turns] == [0, 0, 0, 1, 1, 2, 2]
+
+
+def test_what_the_server_refused_and_the_client_dropped_is_a_turn_the_model_never_saw() -> None:
+    error = {"error": {"message": "no tool `x`", "failed_generation": '{"name": "x", "arguments": {"a": 1}}'}}
+    (trace,) = traces_of(
+        [e for e in read({"request": HI, "status": 400, "response": error}) if isinstance(e, Exchange)]
+    )
+    assert [(turn.author, turn.shown) for turn in trace.turns] == [
+        (Author.HUMAN, True),
+        (Author.AGENT, False),
+        (Author.FRAMEWORK, False),
+    ]
+    assert trace.turns[1].tool_calls[0].name == "x"
+    assert len(trace.prefix(3)) == 1

@@ -1,0 +1,1 @@
+"""Benchmarks: programs that measure, each run as `python -m ops.bench.NAME`."""
