@@ -11,7 +11,7 @@ from harness_adapters.outcome import command_of, outcome_of
 from harness_adapters.trace import Outcome
 
 _HEADER = re.compile(r"\A(?P<head>(?:[^\n]*\n){0,6}?)Output:(?:\n|\Z)")
-_EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (?P<code>-?\d+)", re.MULTILINE)
+_EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (?P<code>-?\d{1,9})(?!\d)", re.MULTILINE)
 _RUNNING = re.compile(r"^Process running with session ID (?P<process>\w+)", re.MULTILINE)
 # How a refusal begins; the output of a command has a header before it.
 _REFUSALS = (

@@ -14,7 +14,7 @@ NOTICES = ("info", "error", "warning")
 MODEL = ("gemini", "model", "assistant")
 
 _REJECTED = re.compile(r"\b(did not allow|denied|declined|rejected)\b", re.IGNORECASE)
-_EXIT_CODE = re.compile(r"^Exit Code: *(-?\d+) *$", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^Exit Code: *(-?\d{1,9}) *$", re.MULTILINE)
 _FILES = "\n--- Content from referenced files ---"
 """What the client puts behind the text of a person who names files."""
 

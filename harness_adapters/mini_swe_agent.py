@@ -20,7 +20,7 @@ from harness_adapters.records import Record
 from harness_adapters.trace import Author, Message, Outcome, ToolCall, Trace
 
 _COMMAND = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*\n")
-_RETURNED = re.compile(r"\A\s*<returncode>(-?\d+)</returncode>")
+_RETURNED = re.compile(r"\A\s*<returncode>(-?\d{1,9})</returncode>")
 _TIMED_OUT = re.compile(r"\A\s*the last command .{1,4000}? timed out", re.DOTALL | re.IGNORECASE)
 _REJECTED = re.compile(r"\A\s*commands? not executed\.", re.IGNORECASE)
 # What the harness puts before a person's words.

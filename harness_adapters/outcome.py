@@ -32,7 +32,8 @@ _EMPTY = re.compile(
 )
 _ASKS_FOR_RETRY = re.compile(r"fix the errors? and try again\.?\s*$", re.IGNORECASE)
 _EXIT_CODE = re.compile(
-    r"((process|command) )?(exit(ed with)?[ _](code|status)|exited with|return ?code)\s*[:=]?\s*(?P<code>-?\d+)",
+    r"((process|command) )?(exit(ed with)?[ _](code|status)|exited with|return ?code)\s*[:=]?\s*"
+    r"(?P<code>-?\d{1,9})(?!\d)",
     re.IGNORECASE,
 )
 # What a short result ends in where the command, or the tool, tells its exit code last: on a line, or in brackets.

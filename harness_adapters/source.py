@@ -71,18 +71,22 @@ def open_sources(paths: Sequence[str]) -> Iterator[Source | Unreadable]:
 
     A path is a file, a folder (read with all below it, hidden files left out), a pattern such as `logs/*.jsonl`, or `-`
     for standard input. Files compressed with gzip or zstd are read through; a zip archive is read member by member, as
-    a folder is.
-    Each file is opened once, however many paths or links lead to it.
+    a folder is. Each file is opened once, however many paths or links lead to it.
     """
     seen: set[tuple[int, int]] = set()
     for path in paths:
         if path == STDIN:
             try:
+                if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] -- so it is where it was closed
+                    raise OSError("standard input is closed")
                 source = _source(STDIN, sys.stdin.buffer)
             except READ_ERRORS as error:
                 yield Unreadable(STDIN, _reason(error))
             else:
                 yield source
+            continue
+        if not path:
+            yield Unreadable(path, "an empty path names nothing")
             continue
         matched = [path] if Path(path).exists() or not glob.has_magic(path) else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         if not matched:
@@ -114,6 +118,9 @@ def _below(path: Path, seen: set[tuple[int, int]]) -> Iterator[Source | Unreadab
             yield from _below(child, seen)
 
 
+_ZIP = b"PK\x03\x04"
+
+
 def _file(path: Path) -> Iterator[Source | Unreadable]:
     if not path.is_file():
         yield Unreadable(_named(path), "it is neither a file nor a folder")
@@ -123,6 +130,9 @@ def _file(path: Path) -> Iterator[Source | Unreadable]:
             stream.seek(0)
             yield from _members(path, stream)
         else:
+            stream.seek(0)
+            if stream.read(len(_ZIP)) == _ZIP:
+                raise zipfile.BadZipFile("it is a zip archive without a directory at its end: it was cut or damaged")
             stream.seek(0)
             yield _source(_named(path), stream, path.stat().st_size, str(path))
 

@@ -40,8 +40,11 @@ _LONGER = re.compile(
 )
 
 
+_NUMBER_CHARS = 4
+
+
 def _number(word: str) -> int | None:
-    return int(word) if word.isdigit() else _NUMBERS.get(word.lower())
+    return int(word) if word.isdecimal() and len(word) <= _NUMBER_CHARS else _NUMBERS.get(word.lower())
 
 
 def _length(words: str, _written: str) -> Iterable[str]:

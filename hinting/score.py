@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from harness_adapters.errors import RecordError
 from hinting.place import Finding
@@ -48,6 +48,14 @@ class Label(BaseModel):
     trap: str | None = None
     ambiguous: bool = False
     note: str = ""
+
+    @field_validator("file")
+    @classmethod
+    def _is_below(cls, file: str) -> str:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or "\0" in file:
+            raise ValueError("a label's file is a path below the folder that is scored")
+        return file
 
     @property
     def group(self) -> str | None:

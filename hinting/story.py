@@ -5,6 +5,8 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import islice
+from operator import itemgetter
 from typing import cast
 
 from harness_adapters.trace import Author, Outcome, ToolCall, Trace, Turn
@@ -30,6 +32,8 @@ class Story:
         self._calls: dict[str, tuple[Turn, ToolCall]] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._results: dict[str, str] = {}
+        self._worked: dict[str, list[tuple[int, Turn, ToolCall]]] | None = None
+        """By tool: the calls that worked, each behind the turn of its result."""
         self._users: dict[str, list[int]] | None = None
         """The turns of the calls that have a value among their arguments."""
         self._calling: list[Turn | None] = []
@@ -52,6 +56,18 @@ class Story:
             return known
         nearest = self._calling[result.index]
         return nearest, nearest.tool_calls[0] if nearest and len(nearest.tool_calls) == 1 else None
+
+    def worked_after(self, index: int, name: str) -> Iterator[tuple[Turn, ToolCall]]:
+        """Yield the calls of a tool that worked and whose results stand behind a turn, each with the agent's turn."""
+        if self._worked is None:
+            self._worked = defaultdict(list)
+            for turn in self.turns:
+                agent, call = self.call_of(turn) if turn.author is Author.TOOL else (None, None)
+                if agent is not None and call is not None and turn.outcome in SUCCESS:
+                    self._worked[call.name].append((turn.index, agent, call))
+        worked = self._worked.get(name, [])
+        for _, agent, call in islice(worked, bisect_left(worked, index, key=itemgetter(0)), None):
+            yield agent, call
 
     def answered(self) -> Iterator[tuple[Turn, Turn]]:
         """Yield each turn of a person that follows an agent's turn, with the nearest such turn."""

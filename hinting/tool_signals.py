@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from harness_adapters.messages import text_of
 from harness_adapters.outcome import command_of, rejection_reason
 from harness_adapters.trace import Author, Outcome, ToolCall, Turn
 from hinting.reaction import announces_failure
 from hinting.signal import Fault, Signal, SignalKind, shown
-from hinting.story import SUCCESS, Story, arguments_of
+from hinting.story import Story, arguments_of
 
+TRIES = 200
+"""How many later calls of a tool are looked at for the one that put a failure right."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -56,11 +59,8 @@ def _retry(story: Story, failed: Turn, call: ToolCall | None) -> tuple[int | Non
     """
     if call is None:
         return None, False
-    for turn in story.turns[failed.index + 1 :]:
-        if turn.outcome not in SUCCESS or turn.author is not Author.TOOL:
-            continue
-        agent, again = story.call_of(turn)
-        if agent is None or again is None or again.name != call.name or agent.index < failed.index:
+    for agent, again in islice(story.worked_after(failed.index, call.name), TRIES):
+        if agent.index < failed.index:
             continue
         if arguments_of(again) == arguments_of(call):
             changed = story.changed_between(failed.index, agent.index)

@@ -47,8 +47,11 @@ def score_signals(
     if not told:
         raise RecordError(f"there is no labels.jsonl with a label below {labels}")
     names = {str(recordings / file): file for file in dict.fromkeys(label.file for label in told)}
-    if folder := next((name for name in names if Path(name).is_dir()), None):
-        raise RecordError(f"{folder} is a folder; a label's `file` names a file")
+    for name in names:
+        if Path(name).is_dir():
+            raise RecordError(f"{name} is a folder; a label's `file` names a file")
+        if not Path(name).exists():
+            raise RecordError(f"{name}: there is no such file, and a label names it")
     facts = {file: FileFacts() for file in names.values()}
     findings: list[Finding] = []
     read = set[str]()

@@ -39,6 +39,8 @@ TEXTS = {
     '{"output": "x", "metadata": {"exit_code": 1}}': Outcome.ERROR_AGENT,
     "Exit code 137": Outcome.ERROR_ENV,
     "Exit code 130": Outcome.CANCELLED,
+    f"Exit code: {'9' * 5000}": Outcome.UNKNOWN,
+    f"exited with {'9' * 5000}": Outcome.UNKNOWN,
     "employee_id required (rc=22)": Outcome.ERROR_AGENT,
     "falta el destinatario (exit 64)": Outcome.ERROR_AGENT,
     "colonne inconnue : regime\ncode retour 2": Outcome.ERROR_AGENT,

@@ -180,7 +180,17 @@ def test_labels_that_are_none_are_said_with_file_and_line(tmp_path: Path) -> Non
         read_labels(tmp_path)
 
 
+@pytest.mark.parametrize("file", ["/etc/hosts", "../a.jsonl", "a\0b"])
+def test_labels_name_files_below_their_folder(tmp_path: Path, file: str) -> None:
+    (tmp_path / "labels.jsonl").write_text(json.dumps({"file": file, "session": "s", "turn": 1, "kind": "none"}))
+    with pytest.raises(RecordError, match=r"labels\.jsonl:1: .*below the folder"):
+        read_labels(tmp_path)
+
+
 def test_a_labelled_file_that_is_missing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "labels.jsonl").write_text('{"file": "*.jsonl", "session": "s", "turn": 1, "kind": "none"}')
+    with pytest.raises(RecordError, match=r"\*\.jsonl: there is no such file"):
+        score_signals(tmp_path, tmp_path, MIN_CONFIDENCE)
     (tmp_path / "labels.jsonl").write_text('{"file": "gone.jsonl", "session": "s", "turn": 1, "kind": "none"}')
     with pytest.raises(RecordError, match=r"gone\.jsonl"):
         score_signals(tmp_path, tmp_path, MIN_CONFIDENCE)

@@ -88,6 +88,28 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
     assert "No such file" in str(contents(tmp_path / "missing")[f"{tmp_path}/missing"])
 
 
+def test_an_empty_path_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    monkeypatch.chdir(tmp_path)
+    assert "names nothing" in str(contents(""))
+
+
+def test_a_zip_archive_that_was_cut_says_so(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("a.jsonl", LINES * 100)
+    whole = (tmp_path / "all.zip").read_bytes()
+    (tmp_path / "all.zip").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "b.jsonl").write_bytes(LINES)
+    found = contents(tmp_path)
+    assert "cut or damaged" in str(found[f"{tmp_path}/all.zip"])
+    assert found[f"{tmp_path}/b.jsonl"] == LINES
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert "closed" in str(contents("-")["-"])
+
+
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin:
         buffer = io.BytesIO(gzip.compress(LINES))

@@ -28,6 +28,8 @@ def texts(trace: Trace, family: str, kind: SignalKind = SignalKind.USER_CORRECTI
         ("length", "I said two sentences max", "at most 2 short sentences", "one short"),
         ("length", "2-3 sentences please", "at most 3 short sentences", "one short"),
         ("length", "in one line please", "one single short line", "sentence"),
+        ("length", "2 or \u00b2 sentences please", "at most 2 short sentences", "one short"),
+        ("length", f"3 to {'9' * 5000} sentences", "at most 3 short sentences", "one short"),
         ("length", "keep it under 50 words", "at most 50 words", "sentence"),
         ("length", "Max 160 characters", "under 160 characters", "sentence"),
         ("length", "a single paragraph", "one short paragraph", "bullet"),
