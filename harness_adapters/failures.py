@@ -78,7 +78,6 @@ _WHY = (
     "msg",
     "reason",
     "detail",
-    "error",
     "grund",
     "meldung",
     "motif",
@@ -87,6 +86,8 @@ _WHY = (
     "motivo",
     "原因",
 )
+
+_KINDS = (400, 401, 403, 404, 405, 409, 422, 429, 500, 502, 503, 504)
 
 
 def failed_document(document: Mapping[str, Any]) -> bool:
@@ -105,7 +106,7 @@ def failed_document(document: Mapping[str, Any]) -> bool:
         if any(isinstance(v, str) and _REFUSED.fullmatch(v.strip()) for v in members.values()):
             return True
         # A kind of failure by HTTP's number and two digits more, as some services count them.
-        if type(code := members.get("code")) is int and code // 100 in (*range(400, 430), *range(500, 505)):
+        if type(code := members.get("code")) is int and code // 100 in _KINDS:
             return True
     coded = [name for name in _CODE_MEMBERS if _is_http_error(members.get(name))]
     told = [*stated, *coded]
@@ -124,7 +125,7 @@ def _is_http_error(value: object) -> bool:
 
 _PROSE = re.compile(
     # A word for a failure, at most a few words before its colon, which nothing denies.
-    r"(<(tool_use_error|error|fehler|erreur)>(?!\s*(0|none|null|keine?r?|aucune?|ningun\w*|</))|\[error\]"
+    r"(<(tool_use_error|error|fehler|erreur)>(?!\s*(0|none|null|no|keine?r?|aucune?|ningun\w*)?\s*</)|\[error\]"
     r"|(?-i:[a-z][\w-]*: error( \(|:))|[\w.]{0,120}?(error|exception)(\s+\w+){0,6}?\s*:(?!\s*(null|none|false|no"
     r"|0)\b)"
     r"|(?-i:\w[\w.]{0,120}?(Error|Exception)\()|traceback \(most recent call last\)"
@@ -136,7 +137,7 @@ _PROSE = re.compile(
     r"|precond|unsupp"
     r"|unproc|locked|too many|internal|service|gateway|client|server|servi|dienst|nicht|temp|time-?out|error|erreur"
     r"|fehler|mailbox)"
-    r"|http(/\S+)? [45]\d\d\b|429 [\u2014\u2013-] "
+    r"|http(/\S+)? [45]\d\d\b|429 [\u2014\u2013-] (?!\d)"
     r"|(\w+ ){0,2}(request|connection|gateway|upstream|read) time-?out\W*$"
     r"|invalid (\w+ ){0,3}(argument|parameter|input|value|json|call|format|date|id\b)"
     r"|(ungültig|unzulässig|invalide|inválid|no válid)\w*\b"

@@ -39,7 +39,7 @@ _EXIT_CODE = re.compile(
 # What a short result ends in where the command, or the tool, tells its exit code last: on a line, or in brackets.
 _LAST_CODE = re.compile(
     r"(?:^|\((?=[^()]*\)\s*\Z))"
-    r"(?:rc|exit(?:[ _](?:code|status))?|return ?code|code (?:de )?retour|rückgabewert|código de salida|退出码)"
+    r"(?:rc|exit[ _](?:code|status)|return ?code|code (?:de )?retour|rückgabewert|código de salida|退出码)"
     r"[ :=]{1,3}(?P<code>\d{1,3})\)?\s*\Z",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -51,6 +51,7 @@ _ONE_MEANS_NO = re.compile(
     r"(\w+=\S* |sudo |xargs (-\S+ )*|time )*(/\S*/)?(e|f|r|z|git )?(grep|rg|diff|cmp|test|\[|pgrep|which|ag"
     r"|command -v)(\s|$)"
 )
+_PROBES = re.compile(r"(sudo )?(ls|stat|cat|find|which|command|test|head|file)\b.*2>\s?/dev/null", re.DOTALL)
 _QUOTED = re.compile(r"'[^']*+'?|\"(?:[^\"\\]++|\\.)*+\"?")
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -\w*c (?P<quote>['\"])(?P<script>.*)(?P=quote)\s*\Z", re.DOTALL)
 _NEXT = re.compile(r"&&|\|\||[;|\n]")
@@ -149,7 +150,7 @@ def _by_exit_code(code: int, text: str, command: str) -> Outcome:
         return Outcome.CANCELLED if code in (-2, -15) else Outcome.ERROR_ENV
     if code == 1 and _ONE_MEANS_NO.match(_last_command(command)):
         return Outcome.OK_EMPTY
-    if code <= 2 and _LAST_CODE.fullmatch(text.strip()) and "2>/dev/null" in command and _TELLS_CODE.search(command):
+    if code <= 2 and _LAST_CODE.fullmatch(text.strip()) and _PROBES.match(_last_command(command)):
         return Outcome.OK_EMPTY  # a probe: it hides the error and shows only whether there was one
     if code in (130, 143):
         return Outcome.CANCELLED
@@ -160,9 +161,9 @@ def _by_exit_code(code: int, text: str, command: str) -> Outcome:
 
 def _last_command(command: str) -> str:
     """Return the last simple command of a line, whose exit code is the line's or the one that the line prints."""
-    command = _TELLS_CODE.sub("", command)
     if script := _SHELL.match(command.strip()):
         command = script["script"]
+    command = _TELLS_CODE.sub("", command)
     masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), command.strip())
     start = max((end.end() for end in _NEXT.finditer(masked)), default=0)
     return command.strip()[start:].lstrip(" (")

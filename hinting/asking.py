@@ -6,7 +6,7 @@ from hinting.cues import level
 from hinting.sentences import sentences
 
 READ_CHARS = 400
-"""How much of the end of an answer, or of the beginning of a message, is read."""
+"""How much of the beginning of a message is read, or of the end of an answer: complaints come first, questions last."""
 
 # How a new request opens; what stands behind it is new as soon as it brings words of its own.
 _REQUEST = re.compile(
@@ -24,7 +24,8 @@ _REQUEST = re.compile(
     r"|介绍|解释))"
 )
 _FOLLOW_UP = re.compile(
-    r"^(now|next|also|then|and|actually,? lets|lets|additionally|another thing|one more)\b|\balso\b"
+    r"^(now|next|also|then|and|actually,? lets|lets|additionally|another thing|one more)\b"
+    r"|\b(?:i|we)(?:d| would)? also (?:like|need|want)\b|, also\b"
 )
 _INSTRUCTS = re.compile(
     r"^(and |so |ok(ay)?[,.]? |now,? |then,? |please |pls |bitte |por favor |yes,? |\W)*"
@@ -37,15 +38,19 @@ _INSTRUCTS = re.compile(
     r"|^\W*(继续|接着|运行|提交|删除|添加|部署|改成|发送|重命名)"
 )
 _OFFERS = re.compile(
-    r"\b(anything|something) (else|more)( (that )?(i|we) (can|could|may) \w+( (you|for you|with))*)?( today)?\W*$"
+    r"(?<!\bor )\b(anything|something) (else|more)"
+    r"( (that )?(i|we) (can|could|may) \w+( (you|for you|with))*)?( today)?\W*$"
     r"|\b(can|could|may) (i|we) (do|help|assist)\b.{0,30}\b(else|more|further)\b"
     r"|\bhow (else )?(can|may) (i|we) (help|assist)\b"
     r"|\b(noch|sonst)( noch)? (etwas|was|helfen)\b( tun| für (sie|dich) tun)?\W*$"
     r"|\bautre chose\b|\b(algo|nada) más\W*$|\ben algo más\b|还有(什么|其他|别的)"
 )
 _PLEASE = re.compile(
-    r"\b(?:please|kindly|bitte|veuillez|merci de|por favor)\b"
-    r"(?! (?:note|find|do(?:nt| not)|feel|allow|keep in mind|beachten|notez|tenga|let me know if))|请(?!注意|放心|稍)"
+    r"\b(?:please|kindly|bitte|veuillez|merci de|por favor)(?: (?:also|first|auch))?"
+    r" (?:provide|choose|confirm|tell|share|specify|select|indicate|give|send|reply|answer|bestätigen|nenn\w*"
+    r"|teilen|geben|wählen|sagen|schicken|senden|confirmer|préciser|indiquer|choisir|donner|fournir|communiquer|dire|confirm[ae]|indi(?:ca|que)|elij[ae]|diga|dime"
+    r"|dígame|facilite|proporcione)\b|\blet (?:me|us) know (?:which|what|when|how|where|who|whether)\b"
+    r"|\b(?:nenn\w*|sag\w*|gib|geben) (?:sie )?(?:mir|uns) (?:doch )?bitte\b|请(?:确认|提供|告诉|选择|说明|告知|发)"
 )
 
 
@@ -78,5 +83,5 @@ def ends_in_question(answer: str) -> bool:
 
 def ends_in_offer(answer: str) -> bool:
     """Say whether an answer ends in the offer of more help."""
-    ended = [level(sentence) for sentence in sentences(answer[-READ_CHARS:])[-1:]]
+    ended = [level(sentence) for sentence in sentences(answer[-READ_CHARS:])[-2:]]
     return any(_OFFERS.search(sentence) for sentence in ended)

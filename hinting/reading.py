@@ -3,13 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from hinting.asking import ends_in_offer, ends_in_question, follows_up, opens_request
+from hinting.asking import READ_CHARS, ends_in_offer, ends_in_question, follows_up, opens_request
 from hinting.cues import FAMILIES, Cue, find_cues, level
 from hinting.sentences import sentences
 from hinting.topics import topic_of
-
-READ_CHARS = 400
-"""How much of a message is read: complaints come first, and what is pasted behind them is not one."""
 
 _PRAISE = re.compile(
     r"(?<!no )\b(thanks?|thank you|thx|ty|cheers|perfect(ly)?|great|awesome|excellent|nice|wonderful|brilliant"
@@ -126,7 +123,7 @@ def closes(text: str, answer: str = "") -> bool:
 
 _YES = re.compile(
     r"^(oh |ah |well |great,? |perfect,? |super,? |thanks,? )?(yes|yep|yeah|yup|sure|ok|okay|alright|go ahead"
-    r"|please do|sounds good|fine|deal"
+    r"|please do|(sounds|looks) good|lgtm|all good|fine|deal"
     r"|ja|jo|gern|klar|einverstanden|in ordnung|passt|oui|ouais|daccord|allez-y|volontiers|ça marche|sí|si|dale|vale"
     r"|claro"
     r"|de acuerdo|adelante)\b|^(好|行|可以|对|嗯|没问题|是的)"
@@ -146,7 +143,7 @@ def takes_back(text: str) -> bool:
 
 def without_praise(levelled: str) -> str:
     """Return the text without the sentences that only praise, or that tell what others did."""
-    kept = (s for s in sentences(levelled) if not _praises(s) and (_TO_YOU.search(s) or not _ELSEWHERE.search(s)))
+    kept = (s for s in sentences(levelled) if not _praises(s) and (not _ELSEWHERE.search(s) or _BLAMES.search(s)))
     return " ".join(kept)
 
 
@@ -163,7 +160,11 @@ _ELSEWHERE = re.compile(
     r"|\ben (?:la|el) (?:otr[oa]|anterior) (?:tienda|banco|hotel|compañía|empresa|taller)\b"
     r"|\b(?:dans|chez) mon ancien(?:ne)? (?:magasin|banque|hôtel|agence|boutique|mairie|opérateur)\b|上一家|别家"
 )
-_TO_YOU = re.compile(r"\b(?:you|your|du|dich|dein\w*|ihr|ihnen|sie|vous|votre|tu|tú|usted|te)\b|[你您]")
+# Where the agent is spoken to, or what it did is held against what was asked.
+_BLAMES = re.compile(
+    r"\b(?:you|your|du|dich|dein\w*|ihr|ihnen|vous|votre|tú|usted|te)\b|[你您]"
+    r"|\bi (?:asked|said|meant|wanted)\b|^(?:no|wrong|this is wrong|that is not)\b"
+)
 
 
 def _answers_a_question(read: str, answer: str) -> bool:

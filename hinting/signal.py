@@ -72,6 +72,7 @@ CONFIDENCE = {
     "correction": 0.85,
     "owned": 0.75,
     "redone": 0.85,
+    "amended": 0.45,  # set aside by default: what was made is also carried on with
     "echo": 0.6,
     "self": 0.55,
     "environment": 0.8,

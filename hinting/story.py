@@ -19,8 +19,8 @@ RESULT_CHARS = 2000
 """How much of a result is read for what it made."""
 SHORTEST = 3
 """Characters of a value that may stand for one thing."""
-_IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?=[\w-]*\d)(?=[\w-]*[^\W\d])[\w-]{3,40}|\d{5,20})(?![\w.-])")
-_TIME = re.compile(r"\d{4}-\d\d(-\d\d)?(T\w*)?|\d{1,2}h\d\d")
+_IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?=[\w-]*\d)(?=[\w-]*[^\W\d])[\w-]{3,40}|\d{6,20})(?![\w.-])")
+_TIME = re.compile(r"\d{4}-\d\d(-\d\d)?(T\w*)?|\d{1,2}(h\d\d|[ap]m)")
 
 
 class Story:
@@ -130,7 +130,12 @@ class Story:
         return last
 
     def _changed(self, call: ToolCall) -> bool:
-        return changes_something(call.name) and self._outcomes.get(call.id) in SUCCESS
+        if not changes_something(call.name) or self._outcomes.get(call.id) not in SUCCESS:
+            return False
+        # Some editors have one tool, whose command says what it does.
+        arguments = arguments_of(call) if '"command"' in call.arguments else None
+        command = arguments.get("command") if isinstance(arguments, Mapping) else None
+        return not isinstance(command, str) or changes_something(command)
 
 
 def is_identifier(value: str) -> bool:

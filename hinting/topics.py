@@ -44,6 +44,12 @@ _REMINDER_CHARS, _REMINDER_WORDS = 120, 8
 _REMINDS = re.compile(
     r"[?\uff1f]|\b(?:missing|forgot|fehlt|fehlen|noch|manque|falta|faltan|olvid\w+|oubli\w+)\b|[漏缺忘]"
 )
+_ASKS_ANEW = re.compile(
+    r"\s*(?!what about|was ist mit)(what|which|where|when|who|how|why|do|does|did|is|are|can|could|was|wo|wann"
+    r"|welche\w*|wer|wie|warum|où|quand|quel\w*|comment|pourquoi|qué|dónde|cuándo|cuál|cómo|por qué)\b"
+)
+_ENDING = re.compile(r"(?:es|en|er|s|n|e)$")
+"""What tells the plural of a word from the word, in most of the languages here."""
 _LEFT_OUT = frozenset(["missing", "forgot", "fehlt", "fehlen", "manque", "falta", "faltan"])
 _PART = re.compile(r"[.!?;,(\uff1f\uff01\uff0c。]\s*")
 
@@ -55,10 +61,18 @@ def topic_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _topic_of(text: str) -> frozenset[str]:
+    return _words(text)
+
+
+def _words(text: str) -> frozenset[str]:
     levelled = re.sub(r"['\u2019]", "", text.lower())
     words = {w for w in _WORD.findall(levelled) if w not in _FILLERS and not _HAN.search(w)}
     han = _HAN.findall(levelled)
     return frozenset(words | {a + b for a, b in pairwise(han)})
+
+
+def _stems(words: Iterable[str]) -> set[str]:
+    return {_ENDING.sub("", word) for word in words}
 
 
 def same_request(text: str, earlier: str) -> bool:
@@ -91,7 +105,7 @@ def reminds(text: str, earlier: Iterable[str], told: Iterable[str]) -> bool:
     parts = [part for part in _PART.split(text[: _REMINDER_CHARS + 1]) if topic_of(part) - _LEFT_OUT]
     if len(text) > _REMINDER_CHARS or not parts or not _REMINDS.search(text.lower()):
         return False
-    words = topic_of(parts[-1]) - _LEFT_OUT
-    if len(parts[-1].split()) > _REMINDER_WORDS or not any(words <= topic_of(said) for said in earlier):
+    stems = _stems(topic_of(parts[-1]) - _LEFT_OUT)
+    if len(parts[-1].split()) > _REMINDER_WORDS or not any(stems <= _stems(topic_of(said)) for said in earlier):
         return False
-    return not any(words & topic_of(one) for one in told)
+    return not _ASKS_ANEW.match(parts[-1].lower()) and not any(stems & _stems(_words(one)) for one in told)

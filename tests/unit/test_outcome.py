@@ -42,7 +42,11 @@ TEXTS = {
     f"Exit code: {'9' * 5000}": Outcome.UNKNOWN,
     f"exited with {'9' * 5000}": Outcome.UNKNOWN,
     "employee_id required (rc=22)": Outcome.ERROR_AGENT,
-    "falta el destinatario (exit 64)": Outcome.ERROR_AGENT,
+    "falta el destinatario (exit code 64)": Outcome.ERROR_AGENT,
+    "set -e\nexit 1": Outcome.UNKNOWN,
+    "A8 (exit 44)": Outcome.UNKNOWN,
+    "<error>None of the rooms is free</error>": Outcome.ERROR_AGENT,
+    '{"code": 42000, "message": "ok"}': Outcome.OK,
     "colonne inconnue : regime\ncode retour 2": Outcome.ERROR_AGENT,
     "3 rows\nrc=0": Outcome.OK,
     "#!/bin/sh\ntest -f a || exit 1": Outcome.UNKNOWN,
@@ -110,6 +114,8 @@ def test_the_code_a_line_prints_is_of_the_command_before() -> None:
     assert outcome_of("no such table\nrc=1", command="sqlite3 a.db 'select 1'; echo rc=$?") is Outcome.ERROR_AGENT
     assert outcome_of("rc=1", command="grep -q x a\necho rc=$?") is Outcome.OK_EMPTY
     assert outcome_of("rc=2", command="ls logs 2>/dev/null; echo rc=$?") is Outcome.OK_EMPTY
+    assert outcome_of("rc=1", command="bash -lc 'grep -q x a; echo rc=$?'") is Outcome.OK_EMPTY
+    assert outcome_of("rc=1", command="pytest 2>/dev/null; echo rc=$?") is Outcome.ERROR_AGENT
     assert outcome_of("rc=127", command="lls logs 2>/dev/null; echo rc=$?") is Outcome.ERROR_AGENT
     assert outcome_of("", exit_code=1, command="python build.py 2>/dev/null") is Outcome.ERROR_AGENT
     assert outcome_of("Exit code 1", command="pytest -q 2>/dev/null") is Outcome.ERROR_AGENT
