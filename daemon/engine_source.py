@@ -49,9 +49,13 @@ class EngineSource:
         if self._settings.engine.url is None:
             await self._spawn()
         client = EngineClient.from_settings(self._settings, self._session, url=self.url)
+        waited = False
         while not await client.health():
             if time.monotonic() > deadline:
                 raise EngineError(f"no engine answers at {self.url}/health; start it, or mend engine.url")
+            if not waited:
+                logger.warning("engine_awaited", url=self.url, at_most_s=self._settings.engine.start_timeout_s)
+            waited = True
             self._watch.say(ok=False, reason=f"no engine answers at {self.url}")
             await asyncio.sleep(LOOK_EVERY_S)
         facts = await client.check_contract()

@@ -17,6 +17,7 @@ from daemon.rounds import Material, gather
 from daemon.store import Store
 from harness_adapters.errors import EngineError, RenderError
 from harness_adapters.exchange import Exchange
+from harness_adapters.fields import mappings
 from harness_adapters.prompt import prompt_of
 from harness_adapters.trace import Trace
 from hinting.grade import Grader, case_of
@@ -112,20 +113,23 @@ class Gatekeeper:
         new, old = self._engine.for_model(candidate), self._engine.for_model(serving)
         prompt = prompt_of(case.trace, case.turn, case.exchange)
         prompt_ids = list(prompt.ids) if prompt.ids is not None else await new.render(prompt)
-        most = self._settings.hints.max_tokens
+        length, was_cut = _recorded(case)
+        most = max(self._settings.hints.max_tokens, length)
         sampling = Sampling(temperature=self._settings.gate.temperature, max_tokens=most, seed=seed)
         replies = await together(model.complete(prompt_ids, sampling) for model in (new, old))
 
         async def graded(completion: Completion) -> Reply:
             text, calls = read_reply(completion.text)
             grade = await grade_all(self._graders, case_of(case.trace, case.turn, text, calls, case.signal))
-            # Where the reply was cut, nobody knows whether the rest would have passed too.
-            unknown = grade.passed and completion.finish_reason == "length"
+            # Where the reply was cut, nobody knows whether the rest would have passed too; unless the reply that was
+            # accepted had been cut there as well.
+            unknown = grade.passed and completion.finish_reason == "length" and not was_cut
             return Reply(text=completion.text, tokens=len(completion.ids), passed=None if unknown else grade.passed)
 
         kl = None
         if case.kind == "passing":
-            kl = await kl_nats(self._engine, candidate, serving, prompt_ids, seed=seed, max_tokens=most)
+            tokens = self._settings.hints.max_tokens
+            kl = await kl_nats(self._engine, candidate, serving, prompt_ids, seed=seed, max_tokens=tokens)
         return CaseResult(
             case_id=case.id,
             kind=case.kind,
@@ -133,6 +137,15 @@ class Gatekeeper:
             serving=await graded(replies[1]),
             kl_nats=kl,
         )
+
+
+def _recorded(case: GateCase) -> tuple[int, bool]:
+    """Return how many tokens the recorded reply of an accepted turn has, and whether it was cut; 0 where that is not
+    known, and of a flagged turn, whose reply is nothing to hold others against."""
+    if case.kind == "flagged" or case.exchange is None or case.exchange.sampled is None:
+        return 0, False
+    choice = next(iter(mappings((case.exchange.response or {}).get("choices"))), {})
+    return len(case.exchange.sampled.completion_ids), choice.get("finish_reason") == "length"
 
 
 async def kl_nats(

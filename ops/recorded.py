@@ -20,7 +20,7 @@ PathsArgument = Annotated[
 ]
 FormatOption = Annotated[str | None, typer.Option("--format", help="The files' format; detected without.")]
 
-COLUMNS = ("turn", "kind", "target", "fix", "fault", "confidence", "evidence")
+COLUMNS = ("place", "session", "kind", "target", "fix", "fault", "confidence", "evidence")
 ROWS_AT_ONCE = 100
 """Signals that a table shows at once: a long search shows what it finds."""
 
@@ -190,7 +190,16 @@ def _show_signals(
 
 def _row(found: Finding) -> tuple[Any, ...]:
     where = f"{found.file}#{found.turn}"
-    return where, found.kind, found.target, found.fix, found.fault, found.confidence, found.evidence[:300]
+    return (
+        where,
+        found.session,
+        found.kind,
+        found.target,
+        found.fix,
+        found.fault,
+        found.confidence,
+        found.evidence[:300],
+    )
 
 
 @signals_app.command("score")

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import psutil
@@ -33,7 +33,7 @@ from harness_adapters.errors import EngineError, StoreUnavailableError
 from harness_adapters.exchange import Sampled
 from harness_adapters.prompt import Prompt
 from harness_adapters.trace import Trace
-from hinting.graders import RuleGraderConfig, load_graders
+from hinting.graders import RuleClause, RuleGraderConfig, load_graders
 from hinting.model import Sampling
 
 SAMPLED = Sampled(prompt_ids=(1, 2), completion_ids=(3,))
@@ -151,6 +151,36 @@ async def test_an_engine_that_fails_in_the_gate_gives_no_verdict_and_is_left_alo
         with pytest.raises(EngineError, match="worker died"):
             await gatekeeper.measure("new", "old", cases)
         await halting.left_alone()
+
+
+@pytest.mark.parametrize(
+    ("kind", "finish", "most", "passed"),
+    [("passing", "length", 12, True), ("passing", "stop", 12, None), ("flagged", "length", 4, None)],
+)
+async def test_an_accepted_reply_that_was_cut_is_held_against_replies_cut_there(
+    tmp_path: Path, kind: Literal["flagged", "passing"], finish: str, most: int, passed: bool | None
+) -> None:
+    """What a person accepted at the client's own limit is asked for at that limit, and judged as they saw it."""
+    limits = set[int]()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"version": "0.1"})
+        body = await request.json()
+        limits.add(body["max_tokens"])
+        choice: dict[str, Any] = {"text": "A list", "token_ids": [3], "finish_reason": "length"}
+        choice["logprobs"] = {"top_logprobs": [{"token_id:3": -1.0}]}
+        return web.json_response({"choices": [choice]})
+
+    settings = load(None, {"data_dir": tmp_path, "model": {"path": tmp_path}, "hints": {"max_tokens": 4}})
+    graders = load_graders([RuleGraderConfig(kind="rule", name="any", clauses=(RuleClause(max_chars=99),))])
+    response = {"choices": [{"message": said("assistant", "A list"), "finish_reason": finish}]}
+    sampled = Sampled(prompt_ids=(1, 2), completion_ids=(3,) * 12)
+    asked = exchange("e", [said("user", "A list?")], "", sequence=1, sampled=sampled, response=response)
+    async with answering(answer) as client:
+        gatekeeper = Gatekeeper(settings, Store(settings.store_url), client, graders)
+        (result,) = await gatekeeper.measure("new", "old", [GateCase("c", kind, corrected("Too long!"), 1, asked)])
+    assert (most in limits, result.candidate.passed, result.serving.passed) == (True, passed, passed)
 
 
 async def test_the_first_failed_score_of_two_policies_ends_the_others() -> None:
