@@ -20,7 +20,7 @@ from harness_adapters.recorded import Call, call_of, error_text, make_exchange, 
 from harness_adapters.records import Record
 from harness_adapters.source import Head, Source
 from harness_adapters.streams import assemble, chunks_of
-from harness_adapters.trace import Trace
+from harness_adapters.trace import Message, Trace
 
 CHUNK = "chat.completion.chunk"
 MAX_STREAMS = 100
@@ -176,7 +176,9 @@ def _parts(record: Mapping[str, Any]) -> Call:
     """Return the call of a record. Raises RecordError when its shape is none of ours."""
     call = call_of(record)
     if call is not None:
-        if not isinstance(call.request.get("messages", call.request.get("prompt")), list | str):
+        if "messages" in call.request:
+            _messages(call.request)
+        elif not isinstance(call.request.get("prompt"), list | str):
             raise RecordError("its `request` holds neither messages nor a prompt")
         return call
     if isinstance(record.get("messages"), list):
@@ -187,13 +189,21 @@ def _parts(record: Mapping[str, Any]) -> Call:
 
 
 def _conversation(record: Mapping[str, Any]) -> Call:
-    messages = messages_of(record)
-    if len(messages) != len(record["messages"]) or not all(isinstance(m.get("role"), str) for m in messages):
-        raise RecordError("one of its messages is not an object with a role")
-    if not messages or messages[-1]["role"] != "assistant":
+    messages = _messages(record)
+    if messages[-1]["role"] != "assistant":
         return Call(record)
     answer: dict[str, Any] = {"choices": [{"index": 0, "message": messages[-1], "finish_reason": None}]}
     return Call({**record, "messages": messages[:-1]}, answer)
+
+
+def _messages(request: Mapping[str, Any]) -> list[Message]:
+    """Return a request's messages. Raises RecordError where there is none, or one is none."""
+    messages = messages_of(request)
+    if not messages or len(messages) != len(request["messages"]):
+        raise RecordError("its `messages` are not a list of one or more objects")
+    if not all(isinstance(message.get("role"), str) for message in messages):
+        raise RecordError("one of its messages has no role")
+    return messages
 
 
 def _endpoint(url: str, request: Mapping[str, Any], response: Mapping[str, Any] | None) -> str:

@@ -54,7 +54,10 @@ def call_of(record: Mapping[str, Any]) -> Call | None:
 
 def _body(value: object, member: str) -> Mapping[str, Any] | None:
     if isinstance(value, str) and value.strip():
-        value = parse(mended(value).encode())
+        try:
+            value = parse(mended(value).encode())
+        except RecordError as error:
+            raise RecordError(f"its `{member}` is a text that cannot be read: {error}") from error
     if isinstance(value, Mapping) and isinstance(value.get("body"), Mapping | str) and "messages" not in value:
         return _body(cast("Mapping[str, Any]", value)["body"], member)
     if value is None or value == "":

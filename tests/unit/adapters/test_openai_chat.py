@@ -116,9 +116,26 @@ def test_a_bad_line_is_skipped_with_its_reason_and_the_rest_is_read(line: bytes)
     assert after.place == 3
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"request": {"model": "m", "messages": "oops"}}, "`messages` are not a list"),
+        ({"request": {"model": "m", "messages": []}}, "`messages` are not a list of one or more"),
+        ({"request": {"model": "m", "messages": [{"content": "hi"}]}}, "no role"),
+        ({"messages": []}, "`messages` are not a list of one or more"),
+        ({"request": HI, "response": "str"}, "`response` is a text that cannot be read"),
+    ],
+)
+def test_a_call_that_is_none_says_which_part(value: Any, reason: str) -> None:
+    (skipped,) = items(OpenAIChat(), jsonl(value))
+    assert isinstance(skipped, Skipped)
+    assert reason in skipped.reason
+
+
 def test_nan_is_read_as_null() -> None:
     exchange = only(
-        b'{"request": {"messages": [], "temperature": NaN}, "response": {"choices": [], "score": -Infinity}}'
+        b'{"request": {"messages": [{"role": "user", "content": "hi"}], "temperature": NaN},'
+        b' "response": {"choices": [], "score": -Infinity}}'
     )
     assert exchange.request["temperature"] is None
 
