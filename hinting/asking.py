@@ -1,6 +1,7 @@
 """Who asks for what: messages that open as a request, answers that leave the person with a question or an offer."""
 
 import re
+from functools import lru_cache
 
 from hinting.cues import level
 from hinting.sentences import sentences
@@ -74,14 +75,18 @@ def asks(levelled: str) -> bool:
 
 def ends_in_question(answer: str) -> bool:
     """Say whether an answer left the person something to answer; the offer of more help, which ends many, is none."""
-    ended = [level(sentence) for sentence in sentences(answer[-READ_CHARS:])[-2:]]
     return any(
         not _OFFERS.search(sentence) and (re.search(r"[?\uff1f]", sentence) or _PLEASE.search(sentence))
-        for sentence in ended
+        for sentence in _last(answer[-READ_CHARS:])
     )
 
 
 def ends_in_offer(answer: str) -> bool:
     """Say whether an answer ends in the offer of more help."""
-    ended = [level(sentence) for sentence in sentences(answer[-READ_CHARS:])[-2:]]
-    return any(_OFFERS.search(sentence) for sentence in ended)
+    return any(_OFFERS.search(sentence) for sentence in _last(answer[-READ_CHARS:]))
+
+
+@lru_cache(maxsize=64)
+def _last(answer: str) -> list[str]:
+    """Return the last two sentences of the end of an answer, levelled; each is asked for several times."""
+    return [level(sentence) for sentence in sentences(answer)[-2:]]

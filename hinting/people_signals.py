@@ -18,7 +18,6 @@ MEMORY = 200
 """How many turns back a person's words are held against what was said."""
 NEAREST = 20
 """How many of the deeds before and after a person's words are held against each other."""
-
 REWRITTEN_CHARS = 8
 """Characters of a text that was written and then written over; a shorter one may stand anywhere."""
 
@@ -82,9 +81,7 @@ def _rule_for(
 
 def _reaction(story: Story, index: int) -> Reaction:
     """Return how the agent took what a person said, by its first words after that."""
-    for turn in story.turns[index + 1 :]:
-        if turn.author in PEOPLE:
-            break
+    for turn in story.until_a_person(index):
         if turn.author is Author.AGENT:
             found = reaction(turn.text, text_of(turn.message.get("reasoning_content")))
             if found is not Reaction.NEITHER or turn.text.strip():
@@ -104,13 +101,13 @@ def _redone(story: Story, human: Turn, agent: Turn) -> tuple[Turn | None, str | 
 
     Neither where they had asked for something, had been asked, or chose from what the agent had named.
     """
-    if ends_in_question(agent.text) or asks(without_praise(level(human.text[:READ_CHARS]))):
+    before, after = (story.done(human.index, step)[:NEAREST] for step in (-1, 1))
+    if not before or not after or ends_in_question(agent.text) or topic_of(human.text) <= topic_of(agent.text):
         return None, None
-    if topic_of(human.text) <= topic_of(agent.text):
+    if asks(without_praise(level(human.text[:READ_CHARS]))):
         return None, None
     amended: Turn | None = None
-    before = story.done(human.index, -1)[:NEAREST]
-    for _, again in story.done(human.index, 1)[:NEAREST]:
+    for _, again in after:
         for turn, call in before:
             if _taken_back(story, human, call, again) or (call.name == again.name and _altered(call, again)):
                 return turn, "redone"

@@ -122,12 +122,17 @@ class Story:
     def last_reply(self, index: int) -> int | None:
         """Return the last turn of the agent before a person speaks again: what they had in the end."""
         last = None
-        for turn in self.turns[index + 1 :]:
-            if turn.author in PEOPLE:
-                break
+        for turn in self.until_a_person(index):
             if turn.author is Author.AGENT:
                 last = turn.index
         return last
+
+    def until_a_person(self, index: int) -> Iterator[Turn]:
+        """Yield the turns behind one, up to what a person says next."""
+        for at in range(index + 1, len(self.turns)):
+            if self.turns[at].author in PEOPLE:
+                return
+            yield self.turns[at]
 
     def _changed(self, call: ToolCall) -> bool:
         if not changes_something(call.name) or self._outcomes.get(call.id) not in SUCCESS:

@@ -7,7 +7,7 @@ from adapter_files import jsonl, source_of
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.claude_code import ClaudeCode
-from harness_adapters.trace import Author, Outcome, Trace
+from harness_adapters.trace import Trace
 
 _numbers = count(1)
 
@@ -57,11 +57,3 @@ def only(*records: dict[str, Any] | bytes) -> Trace:
     (trace,) = read(*records)
     assert isinstance(trace, Trace)
     return trace
-
-
-def told(trace: Trace, *authors: Author) -> list[tuple[int | None, str]]:
-    return [(t.place, t.text) for t in trace.turns if not authors or t.author in authors]
-
-
-def outcomes(trace: Trace) -> list[Outcome | None]:
-    return [t.outcome for t in trace.turns if t.author is Author.TOOL]

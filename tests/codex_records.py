@@ -7,7 +7,7 @@ from adapter_files import jsonl, source_of
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.codex import Codex
-from harness_adapters.trace import Author, Outcome, Trace
+from harness_adapters.trace import Trace
 
 OLD = "019e0000-0000-7000-8000-000000000001"
 NOW = "019e1111-0000-7000-8000-000000000002"
@@ -68,11 +68,3 @@ def only(*records: dict[str, Any] | bytes) -> Trace:
     (trace,) = read(*records)
     assert isinstance(trace, Trace)
     return trace
-
-
-def told(trace: Trace, *authors: Author) -> list[tuple[int | None, str]]:
-    return [(t.place, t.text) for t in trace.turns if not authors or t.author in authors]
-
-
-def outcomes(trace: Trace) -> list[Outcome | None]:
-    return [t.outcome for t in trace.turns if t.author is Author.TOOL]

@@ -2,7 +2,8 @@ import json
 
 import pytest
 from adapter_files import RECORDINGS, head_of, jsonl, source_of
-from claude_records import agent, call, only, outcomes, read, record, result, said, told, user
+from claude_records import agent, call, only, read, record, result, said, user
+from turns_told import outcomes, told
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.claude_code import ClaudeCode

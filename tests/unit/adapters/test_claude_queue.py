@@ -1,5 +1,6 @@
 import pytest
-from claude_records import agent, call, only, queued, result, said, told, typed_meanwhile, user
+from claude_records import agent, call, only, queued, result, said, typed_meanwhile, user
+from turns_told import told
 
 from harness_adapters.trace import Author
 

@@ -1,7 +1,8 @@
 from typing import Any
 
 import pytest
-from claude_records import agent, call, only, outcomes, record, result, said, told, user
+from claude_records import agent, call, only, record, result, said, user
+from turns_told import outcomes, told
 
 from harness_adapters.trace import Author, Outcome
 

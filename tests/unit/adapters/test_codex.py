@@ -3,24 +3,8 @@ from collections import Counter
 
 import pytest
 from adapter_files import RECORDINGS, head_of, jsonl, source_of
-from codex_records import (
-    NEW,
-    NOW,
-    OLD,
-    call,
-    event,
-    exited,
-    item,
-    line,
-    message,
-    meta,
-    only,
-    outcomes,
-    output,
-    printed,
-    read,
-    told,
-)
+from codex_records import NEW, NOW, OLD, call, event, exited, item, line, message, meta, only, output, printed, read
+from turns_told import outcomes, told
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.codex import Codex

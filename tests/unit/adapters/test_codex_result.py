@@ -2,18 +2,8 @@ import json
 from typing import Any
 
 import pytest
-from codex_records import (
-    call,
-    event,
-    exited,
-    item,
-    message,
-    meta,
-    only,
-    outcomes,
-    output,
-    running,
-)
+from codex_records import call, event, exited, item, message, meta, only, output, running
+from turns_told import outcomes
 
 from harness_adapters.trace import Author, Outcome
 

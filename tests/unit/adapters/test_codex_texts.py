@@ -1,18 +1,8 @@
 from typing import Any
 
 import pytest
-from codex_records import (
-    OLD,
-    completed,
-    event,
-    item,
-    line,
-    message,
-    meta,
-    only,
-    outcomes,
-    told,
-)
+from codex_records import OLD, completed, event, item, line, message, meta, only
+from turns_told import outcomes, told
 
 from harness_adapters.trace import Author, Outcome
 
@@ -151,8 +141,8 @@ def test_what_other_agents_write_is_not_the_persons() -> None:
     trace = only(
         meta(source={"subagent": {"thread_spawn": {"parent_thread_id": OLD, "depth": 1}}}),
         message("user", "look for tests"),
-        line("inter_agent_communication", author="/root", recipient="/root/a", content="hurry"),
-        item("agent_message", author="/root", recipient="/root/a", content=[{"type": "input_text", "text": "now"}]),
+        line("inter_agent_communication", author="/lead", recipient="/lead/a", content="hurry"),
+        item("agent_message", author="/lead", recipient="/lead/a", content=[{"type": "input_text", "text": "now"}]),
     )
     assert [(t.author.value, t.text) for t in trace.turns] == [
         ("framework", "look for tests"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from adapter_files import head_of, source_of
 from test_openhands_sdk import EXAMPLES as SDK_EXAMPLES
+from test_openhands_sdk import only, read, told
 
 from harness_adapters.adapter import Skipped
 from harness_adapters.openhands import OpenHands
@@ -95,21 +96,6 @@ EXAMPLES = {
     **{f"sdk_{name}": body for name, body in SDK_EXAMPLES.items()},
 }
 EXAMPLE = EXAMPLES["v0"]
-
-
-def read(value: object, name: str = "run.json") -> list[Trace | Skipped]:
-    body = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return list(OpenHands().read(source_of(body, name)))
-
-
-def only(value: object) -> Trace:
-    (trace,) = read(value)
-    assert isinstance(trace, Trace)
-    return trace
-
-
-def told(trace: Trace) -> list[tuple[int | None, Author, str]]:
-    return [(turn.place, turn.author, turn.text) for turn in trace.turns]
 
 
 V0_TOLD = [
