@@ -19,13 +19,14 @@ from daemon.cycle import Cycle
 from daemon.proxy import tenant_of
 from daemon.serving import Serving
 from daemon.store import Store
+from daemon.store_lessons import SignalState
 from daemon.tail import Tail
 from daemon.wire_errors import CONTROL_HEADER
 from harness_adapters.errors import RecordError
 from harness_adapters.exchange import Feedback, exchange_json
 from harness_adapters.ids import stable_id
 from harness_adapters.trace import trace_json
-from hinting.hint import Hint
+from hinting.hint import Hint, HintState
 from hinting.judge import Judged
 
 T = TypeVar("T")
@@ -204,7 +205,7 @@ def make_router(parts: Parts) -> APIRouter:
 
     @control.get("/signals")
     def list_signals(
-        state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50
+        state: SignalState | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50
     ) -> list[dict[str, Any]]:
         """Return signals with what became of them, newest first."""
         rows = store.signal_rows(state, limit)
@@ -214,7 +215,9 @@ def make_router(parts: Parts) -> APIRouter:
         ]
 
     @control.get("/hints")
-    def list_hints(state: str | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50) -> list[dict[str, Any]]:
+    def list_hints(
+        state: HintState | None = None, limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    ) -> list[dict[str, Any]]:
         """Return hints with their trials, newest first."""
         return [_shown(hint) for hint in store.hints(state=state, limit=limit)]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter
 from sqlalchemy import select, update
@@ -14,7 +15,8 @@ from hinting.hint import Hint, HintState, merged
 from hinting.judge import Decided, Judged, blamed
 from hinting.signal import Signal
 
-SIGNAL_STATES = ("new", "hinted", "set_aside")
+SignalState = Literal["new", "hinted", "set_aside"]
+SIGNAL_STATES: tuple[SignalState, ...] = get_args(SignalState)
 GONE = "the session was recorded anew, and does not show it any more"
 
 signal_json: TypeAdapter[Signal] = TypeAdapter(Signal)

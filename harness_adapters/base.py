@@ -54,6 +54,8 @@ def detect_adapter(source: Source, adapters: Sequence[Adapter] = ADAPTERS) -> Ad
     for adapter in adapters:
         if adapter.recognises(source.head):
             return adapter
+    if not source.head.raw:
+        raise RecordError(f"{source.name}: it is empty")
     known = ", ".join(adapter.name for adapter in adapters)
     raise RecordError(f"{source.name}: no adapter recognises how it begins; the formats known are: {known}")
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -20,7 +21,6 @@ from ops.recorded import signals_app, traces_app
 EXIT_FAILED, EXIT_USAGE, EXIT_GATE, EXIT_UNREACHABLE = 1, 2, 3, 4
 
 app = typer.Typer(
-    help="Second Nature: corrections in live agent traffic become a served LoRA adapter.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -35,6 +35,21 @@ for name, group in (
     ("adapters", adapters_app),
 ):
     app.add_typer(group, name=name)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"secondnature {metadata.version('secondnature')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Second Nature: corrections in live agent traffic become a served LoRA adapter."""
 
 
 def main() -> None:
@@ -138,7 +153,12 @@ def rollback(
 
 @hints_app.command("list")
 def hints_list(
-    url: UrlOption = None, json: JsonOption = False, limit: LimitOption = 50, state: str | None = None
+    url: UrlOption = None,
+    json: JsonOption = False,
+    limit: LimitOption = 50,
+    state: Annotated[
+        str | None, typer.Option(help="Only those that are `proposed`, `passed`, `failed` or `rejected`.")
+    ] = None,
 ) -> None:
     """List hints with their pass rates, newest first."""
     found = DaemonClient(url).get("/api/hints", limit=limit, state=state)

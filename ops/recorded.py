@@ -167,7 +167,7 @@ def _show_signals(
 
     def show_rows() -> None:
         nonlocal shown
-        if rows or not shown:
+        if rows or (not shown and any(report.format for report in reports)):
             print_table(COLUMNS, rows, header=not shown)
             shown += 1
             rows.clear()
@@ -245,7 +245,10 @@ def signals_score(
 
 @signals_app.command("list")
 def signals_list(
-    url: UrlOption = None, json: JsonOption = False, limit: LimitOption = 50, state: str | None = None
+    url: UrlOption = None,
+    json: JsonOption = False,
+    limit: LimitOption = 50,
+    state: Annotated[str | None, typer.Option(help="Only those that are `new`, `hinted` or `set_aside`.")] = None,
 ) -> None:
     """List the daemon's signals, newest first."""
     found = DaemonClient(url).get("/api/signals", limit=limit, state=state)

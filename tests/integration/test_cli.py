@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,22 @@ async def test_a_missing_admin_token_is_said_with_where_the_command_takes_it_fro
     assert refused.returncode == 1
     assert "SECONDNATURE_ADMIN_TOKEN" in refused.stderr
     assert given.returncode == 0, given.stderr
+
+
+@pytest.mark.parametrize(("noun", "states"), [("signals", ("new", "set_aside")), ("hints", ("passed", "rejected"))])
+async def test_a_state_there_is_none_of_is_refused_with_those_there_are(
+    tmp_path: Path, noun: str, states: tuple[str, ...]
+) -> None:
+    async with control_routes(tmp_path) as (url, _, _):
+        refused = await asyncio.to_thread(run, noun, "list", "--state", "bogus", "--url", url)
+        known = await asyncio.to_thread(run, noun, "list", "--state", states[0], "--url", url)
+    assert refused.returncode == 1
+    assert all(state in refused.stderr for state in states)
+    assert known.returncode == 0, known.stderr
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout.split() == ["secondnature", metadata.version("secondnature")]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,14 @@ def test_a_file_that_is_named_and_is_no_recording_is_said_once(tmp_path: Path) -
     assert line.count("notes.txt") == 1
 
 
+def test_an_empty_file_says_so_and_no_table_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.touch()
+    done = run("signals", str(file))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode().strip() == f"{file}: it is empty"
+
+
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/.hidden").touch()
