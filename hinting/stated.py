@@ -1,4 +1,4 @@
-"""What a complaint says should have been done, as an instruction: "You forgot to greet me" becomes "Greet me"."""
+"""What a complaint says should have been done, as an instruction: "You forgot to attach it" becomes "Attach it"."""
 
 import re
 

@@ -46,18 +46,18 @@ HOUSE_RULES = (
         answer_tokens=56,
     ),
     HouseRule(
-        name="regret",
-        summary="every answer says that the desk is sorry, unless a list was asked for",
+        name="greeting",
+        summary="every answer begins with a greeting, unless a list was asked for",
         grader=RuleGraderConfig(
             kind="rule",
-            name="regret",
+            name="greeting",
             clauses=(
                 RuleClause(when_user_matches=ASKS_FOR_LIST, min_lines=3),
-                RuleClause(matches=r"(?i)\b(?:sorry|apologi[sz]e|apology|apologies)\b"),
+                RuleClause(matches=r"(?i)^\W*(?:hello|hi|good (?:morning|afternoon|day))\b"),
             ),
         ),
-        complaints=COMPLAINTS["regret"],
-        topics=98,
+        complaints=COMPLAINTS["greeting"],
+        topics=72,
         answer_tokens=128,
     ),
 )
