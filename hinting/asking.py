@@ -87,6 +87,6 @@ def ends_in_offer(answer: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _last(answer: str) -> list[str]:
+def _last(answer: str) -> tuple[str, ...]:
     """Return the last two sentences of the end of an answer, levelled; each is asked for several times."""
-    return [level(sentence) for sentence in sentences(answer)[-2:]]
+    return tuple(level(sentence) for sentence in sentences(answer)[-2:])
